@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -325,3 +325,35 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
         assert child.stdout is not None and child.stderr is not None
         child.stdout.close()
         assert "Traceback" not in child.stderr.read()
+
+
+# -- the texts of help -----------------------------------------------------------------
+
+
+def commands(group: click.Group, path: str = "netcl") -> Iterator[tuple[str, click.Command]]:
+    with click.Context(group) as context:
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            yield f"{path} {name}", command
+            if isinstance(command, click.Group):
+                yield from commands(command, f"{path} {name}")
+
+
+def all_commands() -> dict[str, click.Command]:
+    found = dict(commands(main.netcl))
+    for path, each in main.plugin_commands().items():
+        found[f"netcl {path}"] = each
+    return found
+
+
+def test_every_command_gives_json_and_help_that_fits() -> None:
+    """A list of commands cuts no sentence, and every option says what it is for."""
+    for path, command in all_commands().items():
+        assert not command.get_short_help_str(65).endswith("..."), path
+        if not isinstance(command, click.Group):
+            options = [each for each in command.params if isinstance(each, click.Option)]
+            assert "--json" in {name for each in options for name in each.opts}, path
+            assert [each.name for each in options if not each.help] == [], path
+        text = command.get_help(click.Context(command, info_name=path, terminal_width=80))
+        assert max(map(len, text.splitlines())) <= 80, path

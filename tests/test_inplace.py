@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from netcl_core.arguments import INPLACE_LAST
 from netcl_plugin_kit.testing.streams import recorded
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import FusionSkipped
+from netcl_core.tensors.arguments import INPLACE_LAST
 
 torch = pytest.importorskip("torch")
 SETTINGS = {"threshold": (0.5, 9.0), "rrelu": (0.2, 0.2), "leaky_relu": (0.3,), "hardtanh": (-1, 1)}

@@ -135,13 +135,16 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead
 
 @click.group(cls=NetclGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def netcl() -> None:
-    """Train on whatever OpenCL device is there."""
+    """Train models on OpenCL devices, and install, check and choose plugins with kernels.
+
+    Exit codes: 0 ok, 1 findings, 2 wrong usage, 3 something of the environment is missing.
+    """
 
 
 @netcl.command()
 @_json
 def devices(as_json: bool) -> None:
-    """List the devices, which one is the default, and what was rejected."""
+    """List devices, the default one, and rejected ones with reasons."""
     _run("reports", "show_devices", as_json)
 
 
@@ -149,16 +152,16 @@ def devices(as_json: bool) -> None:
 @_json
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Report runtimes, drivers, devices, cache and settings, and what is wrong.
+    """Report runtimes, devices, cache and settings, and problems.
 
-    Exit code 1 when there are findings, 3 when no OpenCL device is usable.
+    Exit code 1: problems were found. 3: no OpenCL device is usable.
     """
     ctx.exit(_run("reports", "show_doctor", as_json))
 
 
 @netcl.group(cls=NetclGroup)
 def plugins() -> None:
-    """List and inspect plugins, choose which of them serves an op, and search the catalogue."""
+    """List, inspect, choose, write and check plugins."""
 
 
 for each in _MARKET:

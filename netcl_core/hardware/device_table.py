@@ -309,6 +309,9 @@ def default_device() -> Device:
     The first call finds and probes; later ones only look up, and a change of
     NETCL_DEVICE is not noticed any more. Raises DeviceError where NETCL_DEVICE
     names no device.
+
+    >>> nc.default_device() in [*nc.devices(), nc.get_device("numpy")]
+    True
     """
     blocks = _blocks.get()
     if blocks:

@@ -123,7 +123,11 @@ def _anomaly_mode(who: str, enable: bool, check_numerics: bool) -> AnomalyMode:
 
 
 def set_detect_anomaly(enable: bool, check_numerics: bool = False) -> None:
-    """Switch anomaly detection of the whole process on or off; see `detect_anomaly`."""
+    """Switch anomaly detection of the whole process on or off; see `detect_anomaly`.
+
+    >>> ag.set_detect_anomaly(True)
+    >>> ag.set_detect_anomaly(False)
+    """
     process.anomaly = _anomaly_mode("set_detect_anomaly", enable, check_numerics)
 
 

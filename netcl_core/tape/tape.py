@@ -126,7 +126,12 @@ recorder()  # of the thread that imports netcl; other threads get theirs with th
 
 
 def get_current_tape() -> Tape:
-    """The tape that records in this thread: the innermost `with Tape()`, else the implicit one."""
+    """The tape that records in this thread: the innermost `with Tape()`, else the implicit one.
+
+    >>> with ag.Tape() as tape:
+    ...     print(ag.get_current_tape() is tape)
+    True
+    """
     return thread.tape or recorder()
 
 

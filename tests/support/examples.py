@@ -1,7 +1,7 @@
 """Runs examples written as `>>>` with their output: of docstrings, and of pages' `pycon` blocks.
 
-They find `nc`, `ag` and `np`, those of the conformance kit also its names; `...` in an output
-stands for anything.
+They find `nc`, `ag` and `np`; docstrings also the namespaces (`nn`, `optim`, ...), and those of
+the conformance kit its names. `...` in an output stands for anything.
 """
 
 from __future__ import annotations
@@ -25,21 +25,25 @@ import netcl_core.autograd as ag
 
 _CELL = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 KIT = "netcl_plugin_kit.testing"
+NAMESPACES = ("amp", "autodiff", "data", "nn", "optim")
 
 
 def public(face: str) -> Iterator[tuple[str, Any]]:
-    """The functions and classes of a module of the core that can have a docstring of their own."""
+    """The functions and classes of a face that can have a docstring of their own."""
     module = importlib.import_module(face)
-    for name in module.__all__:
+    named = [each for each in getattr(module, "__all__", ()) if not each.startswith("_")]
+    for name in named or [each for each in dir(module) if not each.startswith("_")]:
         found = getattr(module, name)
-        if inspect.isclass(found) or inspect.isroutine(found):
+        own = hasattr(module, "__all__") or inspect.getmodule(found) is module
+        if own and (inspect.isclass(found) or inspect.isroutine(found)):
             yield f"{face}.{name}", found
 
 
 def check_face(face: str) -> None:
     """Run the examples of a module's public functions and classes, and of their methods."""
     finder = doctest.DocTestFinder()
-    names = {each.__name__: each for _, each in public(face)} if face == KIT else {}
+    names = {name: getattr(nc, name) for name in NAMESPACES}
+    names |= {each.__name__: each for _, each in public(face)} if face == KIT else {}
     tests = [finder.find(each, name, module=False) for name, each in public(face)]
     _run(chain.from_iterable(tests), names)
 

@@ -48,11 +48,11 @@ Written by `make op-table` from a run of every plugin's cases
 (`plugins/*/src/*/conformance.py`) on {date}, with {reference}.
 A cell lists the dtypes in which an op passed on a runtime:
 {dtypes}.
-A dtype in bold failed, for the reason below the table. One that is not listed is refused by the op
-with an error that names it, or the runtime does not have it.
-Passing means: shape, dtype, values and gradients for sizes 0, 1, odd, prime and in five dimensions,
-broadcasting and fusion of elementwise ops, non-finite values, strided views, the same bits
-twice and in four threads at once. The gradients are those of finite differences, too
+A dtype in bold failed, for the reason below the table. The op refuses other dtypes with an error
+that names them, or the runtime does not have them.
+An op passes if shape, dtype, values and gradients are right for sizes 0, 1, odd, prime and in five
+dimensions, for broadcasting and fusion of elementwise ops, non-finite values and strided views,
+with the same bits twice and in four threads at once. Gradients also agree with finite differences
 ([conformance.md](conformance.md)).
 """
 

@@ -74,10 +74,30 @@ def test_names_that_are_refused(arguments: list[str], text: str, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_implementation_is_not_named_as_an_op(tmp_path: Path) -> None:
-    """The example's kernels are for softmax: under another op's name they would be a lie."""
-    said = complaint(call("tulip", "--kind", "implementation", "--op", "rms_norm"))
-    assert "kernels are for softmax" in said and "--op rms_norm_lines" in said
+def test_an_implementation_is_for_the_operator_that_is_named() -> None:
+    """With the inputs, attributes and dtypes of the operator's case, and its own kernel's name."""
+    result = call("tulip", "--kind", "implementation", "--op", "rms_norm")
+    assert result.exit_code == 0 and "for the operator rms_norm" in result.output
+    package = Path("netcl-plugin-tulip", "src", "netcl_plugin_tulip")
+    module = (package / "implementations.py").read_text(encoding="utf-8")
+    assert 'OPERATOR = "rms_norm"\n' in module and 'NAME = "tulip"\n' in module
+    assert "    x: float32, [4, 6, 5]\n" in module and '("float"' not in module
+    assert '(dtype.compute, request.attrs["eps"])' in module and "reject=unwritten" in module
+    kernel = (package / "templates" / "tulip.cl.j2").read_text(encoding="utf-8")
+    assert "*in0,  // x\n" in kernel and "const {{ acc }} eps)" in kernel
+    assert "softmax" not in (package / "netcl_plugin.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("op", "text"),
+    [
+        ("rms_nrm", "no installed plugin brings the op 'rms_nrm'; expected an installed operator. "
+         "Did you mean --op rms_norm?"),
+        ("relu", "'relu' is one C expression (netcl-plugin-elementwise), which has no implemen"),
+    ],
+)  # fmt: skip
+def test_what_has_no_implementations(op: str, text: str, tmp_path: Path) -> None:
+    assert text in complaint(call("tulip", "--kind", "implementation", "--op", op))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -126,9 +146,11 @@ def test_what_is_printed(kind: str) -> None:
 
 @KIND
 def test_json(kind: str, tmp_path: Path) -> None:
-    result = call("tulip", "--kind", kind, "--op", "bloom", "--out", "here/there", "--json")
+    op, own = ("softmax", "tulip") if kind == "implementation" else ("bloom", "bloom")
+    result = call("tulip", "--kind", kind, "--op", op, "--out", "here/there", "--json")
     data = json.loads(result.output)
-    assert (data["plugin"], data["op"], data["kind"]) == ("tulip", "bloom", kind)
+    assert (data["plugin"], data["op"], data["kind"]) == ("tulip", own, kind)
+    assert data.get("operator", op) == op
     assert data["distribution"] == "netcl-plugin-tulip"
     assert len(data["next"]) == 3
     there = tmp_path / "here" / "there"

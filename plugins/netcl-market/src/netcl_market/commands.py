@@ -23,22 +23,25 @@ def _run(function: str, *arguments: Any) -> Any:
 @_json
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
-    """List the installed plugins with their states; imports none of them.
+    """List installed plugins and their states.
 
-    Exit code 1 when one of them does not work.
+    No plugin is imported. Exit code 1: one of them does not work.
     """
     ctx.exit(_run("show_list", as_json))
 
 
 @click.command()
 @click.argument("name")
-@click.option("--traceback", "with_traceback", is_flag=True, help="Show where it failed.")
+@click.option(
+    "--traceback", "with_traceback", is_flag=True, help="Show the traceback of its failure."
+)
 @_json
 @click.pass_context
 def info(ctx: click.Context, name: str, with_traceback: bool, as_json: bool) -> None:
-    """Show all that is known of a plugin NAME, or of a distribution's plugins; imports none.
+    """Show a plugin: what it brings, its state, and why.
 
-    Exit code 1 when it does not work, 2 when it is not installed.
+    NAME is a plugin or a distribution. No plugin is imported. Exit code 1: it does not work. 2: it
+    is not installed.
     """
     ctx.exit(_run("show_info", name, with_traceback, as_json))
 
@@ -48,14 +51,14 @@ def info(ctx: click.Context, name: str, with_traceback: bool, as_json: bool) -> 
 @click.option(
     "--catalogue",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A catalogue.json that `netcl catalogue build` wrote, instead of this version's own.",
+    help="Search this catalogue.json of `netcl catalogue build` instead.",
 )
 @_json
 @click.pass_context
 def search(ctx: click.Context, word: str, catalogue: Path | None, as_json: bool) -> None:
-    """Look for WORD in what is installed and the catalogue of this version; no network.
+    """Search installed plugins and the built-in catalogue for WORD.
 
-    Exit code 1 when there is nothing.
+    No network is used. Exit code 1: nothing was found.
     """
     ctx.exit(_run("show_search", word, catalogue, as_json))
 

@@ -224,7 +224,12 @@ class GradManager:
 
 @final
 class GradManagerGroup:
-    """Managers that record together, `with gm1 | gm2:`, each for itself."""
+    """Managers that record together, `with gm1 | gm2:`, each for itself.
+
+    >>> a, b = autodiff.GradManager(), autodiff.GradManager()
+    >>> type(a | b).__name__
+    'GradManagerGroup'
+    """
 
     def __init__(self, managers: Sequence[GradManager]) -> None:
         self.managers = tuple(managers)

@@ -19,7 +19,11 @@ thread: Final = _Thread()
 
 
 def get_backwarding_grad_manager() -> Any:
-    """The GradManager whose `backward` is running in this thread, for callbacks; else None."""
+    """The GradManager whose `backward` is running in this thread, for callbacks; else None.
+
+    >>> autodiff.get_backwarding_grad_manager() is None
+    True
+    """
     return thread.backwarding
 
 

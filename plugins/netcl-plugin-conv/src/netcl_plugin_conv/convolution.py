@@ -354,6 +354,7 @@ def _weights(dims: int) -> Operator:
 
 
 def _convolution(name: str, dims: int, bind: Any, arguments: str) -> Operator:
+    weight = "3, 1" if bind is _bind_depthwise else "8, 3"
     return Operator(
         name=name,
         bind=partial(bind, dims),
@@ -364,7 +365,9 @@ def _convolution(name: str, dims: int, bind: Any, arguments: str) -> Operator:
         implementations=_gathering(name, dims, problem_of),
         parts=(WEIGHTS[dims - 1],),
         doc=f"{name}({arguments}): the cross-correlation of x (N, in, ...) with weight (out, "
-        "in / groups, ...), plus bias (out,).",
+        "in / groups, ...), plus bias (out,).\n\n"
+        f">>> ag.{name}(nc.rand(2, 3{', 9' * dims}), nc.rand({weight}{', 3' * dims})).shape\n"
+        f"(2, {weight[0]}{', 7' * dims})",
     )
 
 
@@ -380,7 +383,9 @@ def _transposed(dims: int) -> Operator:
         implementations=_gathering(name, dims, problem_of_transposed),
         parts=(WEIGHTS[dims - 1],),
         doc=f"{name}(x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, "
-        "dilation=1): the gradient of a convolution's input, with weight (in, out / groups, ...).",
+        "dilation=1): the gradient of a convolution's input, with weight (in, out / groups, ...)."
+        f"\n\n>>> ag.{name}(nc.rand(2, 8{', 5' * dims}), nc.rand(8, 3{', 2' * dims})).shape\n"
+        f"(2, 3{', 6' * dims})",
     )
 
 

@@ -89,7 +89,11 @@ def max_pool3d(
     x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The largest element of each window of x (N, C, D, H, W) or (C, D, H, W); as `max_pool2d`."""
+    """The largest element of each window of x (N, C, D, H, W) or (C, D, H, W); as `max_pool2d`.
+
+    >>> ag.max_pool3d(nc.rand(1, 3, 4, 4, 4), 2).shape
+    (1, 3, 2, 2, 2)
+    """
     windows = (kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool("max_pool3d", 3, x, return_indices, *windows)
 
@@ -100,7 +104,11 @@ def _adaptive_max(who: str, count: int, x: Any, output_size: Any, return_indices
 
 
 def adaptive_max_pool1d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
-    """The largest elements of x (..., L) in `output_size` windows; as `adaptive_max_pool2d`."""
+    """The largest elements of x (..., L) in `output_size` windows; as `adaptive_max_pool2d`.
+
+    >>> ag.adaptive_max_pool1d(nc.rand(1, 3, 8), 2).shape
+    (1, 3, 2)
+    """
     return _adaptive_max("adaptive_max_pool1d", 1, x, output_size, return_indices)
 
 
@@ -121,7 +129,11 @@ def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) 
 
 
 def adaptive_max_pool3d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
-    """The largest elements of x (..., D, H, W) in windows as of `adaptive_max_pool2d`."""
+    """The largest elements of x (..., D, H, W) in windows as of `adaptive_max_pool2d`.
+
+    >>> ag.adaptive_max_pool3d(nc.rand(1, 3, 4, 4, 4), 2).shape
+    (1, 3, 2, 2, 2)
+    """
     return _adaptive_max("adaptive_max_pool3d", 3, x, output_size, return_indices)
 
 
@@ -157,7 +169,11 @@ def avg_pool1d(
     x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Any:  # fmt: skip
-    """The average of each window of x (N, C, L) or (C, L); arguments as of `avg_pool2d`."""
+    """The average of each window of x (N, C, L) or (C, L); arguments as of `avg_pool2d`.
+
+    >>> ag.avg_pool1d([[1.0, 3.0, 2.0, 4.0]], 2).tolist()
+    [[2.0, 3.0]]
+    """
     windows = (kernel_size, stride, padding, ceil_mode, count_include_pad)
     return _avg_pool("avg_pool1d", 1, x, *windows)
 
@@ -185,7 +201,11 @@ def avg_pool3d(
     x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Any:  # fmt: skip
-    """The average of each window of x (N, C, D, H, W) or (C, D, H, W); as `avg_pool2d`."""
+    """The average of each window of x (N, C, D, H, W) or (C, D, H, W); as `avg_pool2d`.
+
+    >>> ag.avg_pool3d(nc.rand(1, 2, 4, 4, 4), 2).shape
+    (1, 2, 2, 2, 2)
+    """
     windows = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
     return _avg_pool("avg_pool3d", 3, x, *windows)
 
@@ -199,7 +219,11 @@ def _adaptive_avg(who: str, count: int, x: Any, output_size: Any) -> Any:
 
 
 def adaptive_avg_pool1d(x: Any, output_size: Any) -> Any:
-    """The averages of x (..., L) in `output_size` windows, as of `adaptive_max_pool2d`."""
+    """The averages of x (..., L) in `output_size` windows, as of `adaptive_max_pool2d`.
+
+    >>> ag.adaptive_avg_pool1d(nc.rand(1, 3, 8), 2).shape
+    (1, 3, 2)
+    """
     return _adaptive_avg("adaptive_avg_pool1d", 1, x, output_size)
 
 
@@ -213,12 +237,20 @@ def adaptive_avg_pool2d(x: Any, output_size: Any) -> Any:
 
 
 def adaptive_avg_pool3d(x: Any, output_size: Any) -> Any:
-    """The averages of x (..., D, H, W) in windows as of `adaptive_max_pool2d`."""
+    """The averages of x (..., D, H, W) in windows as of `adaptive_max_pool2d`.
+
+    >>> ag.adaptive_avg_pool3d(nc.rand(1, 3, 4, 4, 4), 2).shape
+    (1, 3, 2, 2, 2)
+    """
     return _adaptive_avg("adaptive_avg_pool3d", 3, x, output_size)
 
 
 def global_avg_pool2d(x: Any) -> Any:
-    """The average of each plane of x (N, C, H, W), of shape (N, C, 1, 1)."""
+    """The average of each plane of x (N, C, H, W), of shape (N, C, 1, 1).
+
+    >>> ag.global_avg_pool2d(nc.rand(1, 3, 5, 5)).shape
+    (1, 3, 1, 1)
+    """
     return _adaptive_avg("global_avg_pool2d", 2, x, 1)
 
 
@@ -239,7 +271,11 @@ def _lp_pool(
 def lp_pool1d(
     x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Any:
-    """The root of the sum of the powers of each window of x (..., L); as `lp_pool2d`."""
+    """The root of the sum of the powers of each window of x (..., L); as `lp_pool2d`.
+
+    >>> ag.lp_pool1d(nc.rand(1, 3, 8), 2, 2).shape
+    (1, 3, 4)
+    """
     return _lp_pool("lp_pool1d", 1, x, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -257,7 +293,11 @@ def lp_pool2d(
 def lp_pool3d(
     x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Any:
-    """The root of the sum of the powers of each window of x (..., D, H, W); as `lp_pool2d`."""
+    """The root of the sum of the powers of each window of x (..., D, H, W); as `lp_pool2d`.
+
+    >>> ag.lp_pool3d(nc.rand(1, 3, 4, 4, 4), 2, 2).shape
+    (1, 3, 2, 2, 2)
+    """
     return _lp_pool("lp_pool3d", 3, x, norm_type, kernel_size, stride, ceil_mode)
 
 

@@ -17,7 +17,12 @@ def max_unpool1d(
     input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0,
     output_size: Any = None,
 ) -> Any:  # fmt: skip
-    """The elements of input (N, C, L) or (C, L) at their indices; as `max_unpool2d`."""
+    """The elements of input (N, C, L) or (C, L) at their indices; as `max_unpool2d`.
+
+    >>> values, places = ag.max_pool1d([[[1.0, 5.0, 2.0, 3.0]]], 2, return_indices=True)
+    >>> ag.max_unpool1d(values, places, 2).tolist()
+    [[[0.0, 5.0, 0.0, 3.0]]]
+    """
     given = (kernel_size, stride, padding, output_size)
     return _max_unpool("max_unpool1d", 1, input, indices, *given)
 

@@ -52,7 +52,13 @@ def text_bytes(path: str | Path, block: int, stride: int = 1) -> TextBytes:
 
 @final
 class TextBytes(Dataset[tuple[Array, Array]]):
-    """What `text_bytes` gives; `raw` has all bytes, uint8."""
+    """What `text_bytes` gives; `raw` has all bytes, uint8.
+
+    >>> samples = data.TextBytes(np.frombuffer(b"hello world", np.uint8), block=4, stride=4)
+    >>> x, y = samples[0]
+    >>> bytes(x.tolist()), bytes(y.tolist())
+    (b'hell', b'ello')
+    """
 
     def __init__(self, raw: Array, block: int, stride: int) -> None:
         self.raw = raw

@@ -16,13 +16,20 @@ from netcl_plugin_elementwise.forms import part
 
 
 def bitwise_not(x: Any) -> Any:
-    """All bits of integers turned round, -x - 1 of signed ones; of bools the logical not."""
+    """All bits of integers turned round, -x - 1 of signed ones; of bools the logical not.
+
+    >>> ag.bitwise_not([0, 5]).tolist()
+    [-1, -6]
+    """
     dtype = getattr(x, "dtype", None)
     return ag.logical_not(x) if dtype == "bool" or isinstance(x, bool) else ag.bitwise_xor(x, -1)
 
 
 def celu(input: Any, alpha: float = 1.0) -> Any:
     """x where x > 0, else alpha * (e^(x / alpha) - 1), whose slope at 0 is 1 for every alpha.
+
+    >>> ag.celu([-1.0, 2.0]).numpy().round(4)
+    array([-0.6321,  2.    ], dtype=float32)
 
     Args:
         input: A tensor of any shape.
@@ -47,6 +54,9 @@ def nan_to_num(
     input: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
     """Numbers in the places of NaN and the infinities; there the gradient is 0.
+
+    >>> ag.nan_to_num([float("nan"), 1.0], nan=0.0).tolist()
+    [0.0, 1.0]
 
     Args:
         input: A tensor of any dtype; one of whole numbers stays as it is.
@@ -122,6 +132,9 @@ def gcd(input: Any, other: Any) -> Any:
     """The greatest common divisor of integers, not below 0, by Euclid's algorithm.
 
     The host waits for the data, whose size tells how many steps there are.
+
+    >>> ag.gcd([12, 18], 8).tolist()
+    [4, 2]
     """
     x, y = (ag.abs(each) for each in _whole_numbers("gcd", input, other))
     x = ag.add(x, ag.mul(y, 0))  # of the shape of both
@@ -134,7 +147,11 @@ def gcd(input: Any, other: Any) -> Any:
 
 
 def lcm(input: Any, other: Any) -> Any:
-    """The least common multiple of integers, not below 0; 0 of 0."""
+    """The least common multiple of integers, not below 0; 0 of 0.
+
+    >>> ag.lcm([4, 6], 10).tolist()
+    [20, 30]
+    """
     x, y = _whole_numbers("lcm", input, other)
     common = ag.gcd(x, y)
     part = ag.floor_divide(x, ag.where(ag.eq(common, 0), 1, common))
@@ -142,7 +159,11 @@ def lcm(input: Any, other: Any) -> Any:
 
 
 def ldexp(input: Any, other: Any) -> Any:
-    """input * 2^other."""
+    """input * 2^other.
+
+    >>> ag.ldexp([1.0, 1.5], [2, 3]).tolist()
+    [4.0, 12.0]
+    """
     x, by = ag.as_operands(input, other)
     x = x if DTYPES[x.dtype].floating else x.astype("float32")
     by = by.astype(x.dtype)
@@ -179,7 +200,11 @@ def frexp(input: Any) -> Any:
 
 
 def float_power(input: Any, exponent: Any) -> Any:
-    """The power in float64, whatever the dtypes are."""
+    """The power in float64, whatever the dtypes are.
+
+    >>> ag.float_power([2, 3], 2).tolist()
+    [4.0, 9.0]
+    """
     x, y = ag.as_operands(input, exponent)
     return ag.pow(x.astype("float64"), y.astype("float64"))
 
@@ -199,12 +224,19 @@ def isreal(input: Any) -> Any:
 
 
 def rsub(input: Any, other: Any, *, alpha: float = 1) -> Any:
-    """other - alpha * input."""
+    """other - alpha * input.
+
+    >>> ag.rsub([1.0, 2.0], 10.0).tolist()
+    [9.0, 8.0]
+    """
     return ag.sub(other, input if alpha == 1 else ag.mul(input, alpha))
 
 
 def polygamma(n: int, input: Any) -> Any:
     """The derivative of order n of digamma: (-1)^(n + 1) n! zeta(n + 1, x) (DLMF 5.15.1, 25.11.12).
+
+    >>> ag.polygamma(1, [1.0, 2.0]).numpy().round(4)
+    array([1.6449, 0.6449], dtype=float32)
 
     Args:
         n: 0 or more.

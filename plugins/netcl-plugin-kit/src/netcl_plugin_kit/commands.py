@@ -19,24 +19,24 @@ _dtype = click.option("--dtype", default="float32", show_default=True, help="The
 
 @click.group()
 def kernels() -> None:
-    """Look at the kernels that ops run."""
+    """List ops' kernels, and show their source."""
 
 
 @kernels.command()
 @click.argument("op")
 @_dtype
-@click.option("--device", help="As NETCL_DEVICE; 'numpy' shows the NumPy function.")
-@click.option("--backward", is_flag=True, help="The gradients instead of the value.")
+@click.option("--device", help="A device, such as opencl:0; 'numpy' shows the NumPy function.")
+@click.option("--backward", is_flag=True, help="Show the gradients instead of the value.")
 @click.option("--shape", help="The shape of every input, such as 64x32.  [default: 1024]")
 @click.option("--shapes", help="A shape for each input, such as 4x1,1x8 or 4x10,4:int64.")
 @click.option("--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="An attribute.")
 @_json
 @click.pass_context
 def show(ctx: click.Context, /, **options: Any) -> None:
-    """Print the source of OP as it is rendered for a device, a dtype and shapes.
+    """Print the kernel source that OP runs on a device.
 
-    Structured ops say which implementation is used and why; without --shapes they are called as
-    in one of their conformance cases.
+    For a structured op it also says which implementation is used, and why. Without --shapes such
+    an op is called as in one of its conformance cases.
     """
     with usage_ends(ctx):
         import_module("netcl_plugin_kit.kernels.showing").show(**options)
@@ -47,9 +47,9 @@ def show(ctx: click.Context, /, **options: Any) -> None:
 @_json
 @click.pass_context
 def list_(ctx: click.Context, name: str | None, as_json: bool) -> None:
-    """List which kernels plugins offer for each op, for the op NAME, or those of a plugin.
+    """List the kernels of all ops, of an op, or of a plugin.
 
-    Of a plugin the files of its templates, too. `netcl kernels show OP` prints one of an op.
+    For a plugin, the files of its templates are listed too.
     """
     ctx.exit(import_module("netcl_plugin_kit.kernels.listing").show(name, as_json))
 
@@ -59,15 +59,15 @@ def list_(ctx: click.Context, name: str | None, as_json: bool) -> None:
 @click.option("--shapes", help="The inputs, such as 32x784,784x10 or 4x10,4:int64.")
 @click.option("--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="An attribute of OP.")
 @_dtype
-@click.option("--device", help="As NETCL_DEVICE.")
+@click.option("--device", help="A device, such as opencl:0.")
 @_json
 @click.pass_context
 def bench(ctx: click.Context, /, **options: Any) -> None:
-    """Time all that could compute OP on this machine, in turn, in one run.
+    """Time all implementations of OP on this machine.
 
-    Without --shapes OP is called as in its conformance cases, with the largest shapes of each. A
-    ratio is to the one that serves by the rules. What was measured is kept: `netcl plugins why OP`
-    shows it. Exit code 1 when nothing can compute it here.
+    They run in turn. Without --shapes OP is called as in its conformance cases, with the largest
+    shapes of each. A ratio is the time divided by that of the implementation in use. `netcl plugins
+    why OP` shows these measurements later. Exit code 1: nothing can compute OP here.
     """
     with usage_ends(ctx):
         ctx.exit(import_module("netcl_plugin_kit.speed.comparing").show(**options))
@@ -78,12 +78,16 @@ def bench(ctx: click.Context, /, **options: Any) -> None:
 @click.option(
     "--level",
     type=click.Choice(["static", "run", "full"]),
-    help="Each includes those before it.  [default: run, or the lowest that --only needs]",
+    help="How much; each level includes the earlier ones.  [default: run, or what --only needs]",
 )
 @click.option(
-    "--device", "devices", multiple=True, metavar="D", help="As NETCL_DEVICE; default: all usable."
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="D",
+    help="A device, such as opencl:0; repeatable.  [default: all usable]",
 )
-@click.option("--only", multiple=True, metavar="CHECK", help="Only the checks of this name.")
+@click.option("--only", multiple=True, metavar="CHECK", help="Make only this check; repeatable.")
 @click.option(
     "--against",
     type=click.Choice(["torch"]),
@@ -93,16 +97,16 @@ def bench(ctx: click.Context, /, **options: Any) -> None:
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End a check of which nothing is heard for so long.  [default: 120]",
+    help="End a check that is silent for so long.  [default: 120]",
 )
-@click.option("--out", metavar="FILE", help="Write the record as JSON into this new file, too.")
+@click.option("--out", metavar="FILE", help="Also write the record as JSON into this new file.")
 @_json
 @click.pass_context
 def check(ctx: click.Context, /, **options: Any) -> None:
-    """Check an installed plugin, a project folder or a wheel; without one, all installed ones.
+    """Check an installed plugin, a project folder or a wheel.
 
-    Exit code 1 when something failed, 2 when there is nothing to check, 3 when a tool that
-    the check needs is missing.
+    Without NAME or PATH all installed plugins are checked. Exit code 1: something failed. 2: there
+    is nothing to check. 3: a tool that the check needs is missing.
     """
     showing = import_module("netcl_plugin_kit.check.check_output")
     with usage_ends(ctx):
@@ -111,19 +115,26 @@ def check(ctx: click.Context, /, **options: Any) -> None:
 
 @click.command()
 @click.argument("op")
-@click.option("--device", help="As NETCL_DEVICE; default: the default device.")
+@click.option("--device", help="A device, such as opencl:0.  [default: the default device]")
 @_dtype
-@click.option("--shapes", help="A shape for each input: then shapes count, and settings are shown.")
-@click.option("--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="With --shapes.")
+@click.option("--shapes", help="A shape for each input, to decide for these and show settings.")
+@click.option(
+    "--attr",
+    "attrs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An attribute of OP, with --shapes.",
+)
 @_json
 @click.pass_context
 def why(ctx: click.Context, /, **options: Any) -> None:
-    """Show who could compute OP on a device, who does, the rule that decided, and their speed.
+    """Show which plugin computes OP, and why.
 
-    OP may also be a training pattern, an amp policy, a namespace or a command: then, who offers
-    it. The speed is what `netcl plugins bench` or a full check last measured on this machine.
+    It lists all candidates with the rule that decided, and with the speed that `netcl plugins
+    bench` or a full check last measured here. OP may also be a training pattern, an amp policy, a
+    namespace or a command.
 
-    Exit code 1 when nobody does.
+    Exit code 1: nothing computes it.
     """
     with usage_ends(ctx):
         ctx.exit(import_module("netcl_plugin_kit.why.telling").show(**options))

@@ -22,6 +22,9 @@ _ELLIPSIS: Final = "..."
 def einsum(equation: str, *operands: Any) -> Any:
     """The sum of products that subscripts tell, by Einstein's convention.
 
+    >>> ag.einsum("bij,bjk->bik", nc.rand(8, 2, 3), nc.rand(8, 3, 4)).shape
+    (8, 2, 4)
+
     Args:
         equation: Letters for the dimensions of each operand, separated by commas, and after `->`
             those of the result: `"bij,bjk->bik"`. Without `->` the result has the letters that

@@ -110,7 +110,12 @@ def _cholesky_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 CHOLESKY: Final = operator(
     "linalg_cholesky", _square("linalg_cholesky"), np.linalg.cholesky, _same, _cholesky_backward,
-    "linalg_cholesky(x): the lower triangle L with L L^T = x, of symmetric positive matrices.",
+    (
+        "linalg_cholesky(x): the lower triangle L with L L^T = x, of symmetric positive matrices."
+        "\n\n"
+        '>>> ag.linalg_cholesky([[4.0, 2.0], [2.0, 5.0]]).tolist()\n'
+        '[[2.0, 0.0], [1.0, 2.0]]'
+    ),
 )  # fmt: skip
 
 
@@ -121,7 +126,12 @@ def _inv_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 INV: Final = operator(
     "linalg_inv", _square("linalg_inv"), np.linalg.inv, _same, _inv_backward,
-    "linalg_inv(x): the inverses of matrices (..., n, n).",
+    (
+        "linalg_inv(x): the inverses of matrices (..., n, n)."
+        "\n\n"
+        '>>> ag.linalg_inv([[2.0, 0.0], [0.0, 4.0]]).tolist()\n'
+        '[[0.5, 0.0], [0.0, 0.25]]'
+    ),
 )  # fmt: skip
 
 
@@ -140,7 +150,12 @@ def _solve_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 SOLVE: Final = operator(
     "linalg_solve", _bind_solve, np.linalg.solve, lambda a, b: b, _solve_backward,
-    "linalg_solve(a, b): x with a x = b, of matrices (..., n, n) and (..., n, k).",
+    (
+        "linalg_solve(a, b): x with a x = b, of matrices (..., n, n) and (..., n, k)."
+        "\n\n"
+        '>>> ag.linalg_solve([[2.0, 0.0], [0.0, 4.0]], [[2.0], [2.0]]).tolist()\n'
+        '[[1.0], [0.5]]'
+    ),
 )  # fmt: skip
 
 
@@ -159,7 +174,12 @@ def _det_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 DET: Final = operator(
     "linalg_det", _square("linalg_det"), np.linalg.det, lambda x: Spec(x.shape[:-2], x.dtype),
-    _det_backward, "linalg_det(x): the determinants of matrices (..., n, n).",
+    _det_backward, (
+        "linalg_det(x): the determinants of matrices (..., n, n)."
+        "\n\n"
+        '>>> round(ag.linalg_det([[1.0, 2.0], [3.0, 4.0]]).item(), 4)\n'
+        '-2.0'
+    ),
 )  # fmt: skip
 
 
@@ -178,7 +198,13 @@ def _slogdet_backward(saved: Saved, _: Any, grad: Any) -> Sequence[Any]:
 SLOGDET: Final = operator(
     "linalg_slogdet", _square("linalg_slogdet"), lambda x: tuple(np.linalg.slogdet(x)),
     _infer_slogdet, _slogdet_backward,
-    "linalg_slogdet(x): the sign of the determinant and the logarithm of its absolute value.",
+    (
+        "linalg_slogdet(x): the sign of the determinant and the logarithm of its absolute value."
+        "\n\n"
+        '>>> sign, logarithm = ag.linalg_slogdet([[1.0, 2.0], [3.0, 4.0]])\n'
+        '>>> sign.item(), round(logarithm.item(), 4)\n'
+        '(-1.0, 0.6931)'
+    ),
 )  # fmt: skip
 
 # -- qr, eigh, svd -----------------------------------------------------------------------
@@ -246,8 +272,14 @@ def _eigh_backward(saved: Saved, grad_l: Any, grad_v: Any) -> Sequence[Any]:
 EIGH: Final = operator(
     "linalg_eigh", _square("linalg_eigh"), lambda x: tuple(np.linalg.eigh(x)),
     _infer_eigh, _eigh_backward,
-    "linalg_eigh(x): eigenvalues, the least first, and eigenvectors of symmetric matrices, of "
-    "which the lower triangle is read.",
+    (
+        "linalg_eigh(x): eigenvalues, the least first, and eigenvectors of symmetric matrices, of "
+    "which the lower triangle is read."
+        "\n\n"
+        '>>> values, vectors = ag.linalg_eigh([[2.0, 0.0], [0.0, 1.0]])\n'
+        '>>> values.tolist()\n'
+        '[1.0, 2.0]'
+    ),
 )  # fmt: skip
 
 

@@ -118,6 +118,11 @@ OPERATORS = (
             on_gpus("linear", product_of),
         ),
         parts=(PARAMETER_GRADIENTS,),
-        doc="linear(x, weight, bias=None): x (..., in) times weight (out, in), plus bias (out,).",
+        doc=(
+            "linear(x, weight, bias=None): x (..., in) times weight (out, in), plus bias (out,)."
+            "\n\n"
+            ">>> ag.linear(nc.rand(32, 64), nc.rand(10, 64), nc.zeros(10)).shape\n"
+            "(32, 10)"
+        ),
     ),
 )

@@ -163,10 +163,22 @@ OPERATORS = (
     _operator(
         "matmul",
         _bind,
-        "matmul(a, b, trans_a=False, trans_b=False): the matrix product by NumPy's rules for "
-        "vectors, matrices and broadcast batches; the flags transpose the last two dimensions.",
+        (
+            "matmul(a, b, trans_a=False, trans_b=False): the matrix product by NumPy's rules for "
+            "vectors, matrices and broadcast batches; the flags transpose the last two dimensions."
+            "\n\n"
+            ">>> ag.matmul(nc.rand(8, 2, 3), nc.rand(3, 4)).shape\n"
+            "(8, 2, 4)"
+        ),
     ),
     _operator(
-        "bmm", _bind_bmm, "bmm(input, mat2): the products of two batches (B, M, K), (B, K, N)."
+        "bmm",
+        _bind_bmm,
+        (
+            "bmm(input, mat2): the products of two batches (B, M, K), (B, K, N)."
+            "\n\n"
+            ">>> ag.bmm(nc.rand(8, 2, 3), nc.rand(8, 3, 4)).shape\n"
+            "(8, 2, 4)"
+        ),
     ),
 )

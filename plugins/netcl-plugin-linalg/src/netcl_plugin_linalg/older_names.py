@@ -16,12 +16,20 @@ _SVD = namedtuple("_SVD", ("U", "S", "V"))
 
 
 def cholesky(input: Any, upper: bool = False) -> Any:
-    """The triangle L with L L^T = input, or its transpose: `nc.linalg.cholesky`."""
+    """The triangle L with L L^T = input, or its transpose: `nc.linalg.cholesky`.
+
+    >>> ag.cholesky([[4.0, 2.0], [2.0, 5.0]]).tolist()
+    [[2.0, 0.0], [1.0, 2.0]]
+    """
     return namespace.cholesky(input, upper=upper)
 
 
 def inverse(input: Any) -> Any:
-    """The inverse of square matrices: `nc.linalg.inv`."""
+    """The inverse of square matrices: `nc.linalg.inv`.
+
+    >>> ag.inverse([[2.0, 0.0], [0.0, 4.0]]).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
     return namespace.inv(input)
 
 
@@ -31,28 +39,50 @@ def pinverse(input: Any, rcond: float = 1e-15) -> Any:
 
 
 def det(input: Any) -> Any:
-    """The determinant of square matrices: `nc.linalg.det`."""
+    """The determinant of square matrices: `nc.linalg.det`.
+
+    >>> round(ag.det([[1.0, 2.0], [3.0, 4.0]]).item(), 4)
+    -2.0
+    """
     return namespace.det(input)
 
 
 def slogdet(input: Any) -> Any:
-    """The sign and the logarithm of the determinant: `nc.linalg.slogdet`."""
+    """The sign and the logarithm of the determinant: `nc.linalg.slogdet`.
+
+    >>> sign, logarithm = ag.slogdet([[2.0, 0.0], [0.0, 4.0]])
+    >>> sign.item(), round(logarithm.item(), 4)
+    (1.0, 2.0794)
+    """
     return namespace.slogdet(input)
 
 
 def logdet(input: Any) -> Any:
-    """The logarithm of the determinant; NaN where that is below 0, -inf where it is 0."""
+    """The logarithm of the determinant; NaN where that is below 0, -inf where it is 0.
+
+    >>> round(ag.logdet([[2.0, 0.0], [0.0, 4.0]]).item(), 4)
+    2.0794
+    """
     sign, value = namespace.slogdet(input)
     return ag.where(ag.lt(sign, 0), float("nan"), value)
 
 
 def matrix_power(input: Any, n: int) -> Any:
-    """A square matrix n times multiplied with itself: `nc.linalg.matrix_power`."""
+    """A square matrix n times multiplied with itself: `nc.linalg.matrix_power`.
+
+    >>> ag.matrix_power([[1.0, 1.0], [0.0, 1.0]], 3).tolist()
+    [[1.0, 3.0], [0.0, 1.0]]
+    """
     return namespace.matrix_power(input, n)
 
 
 def matrix_exp(input: Any) -> Any:
-    """The exponential of square matrices: `nc.linalg.matrix_exp`."""
+    """The exponential of square matrices: `nc.linalg.matrix_exp`.
+
+    >>> ag.matrix_exp([[0.0, 0.0], [0.0, 1.0]]).numpy().round(4)
+    array([[1.    , 0.    ],
+           [0.    , 2.7183]], dtype=float32)
+    """
     return namespace.matrix_exp(input)
 
 
@@ -64,7 +94,12 @@ def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
 
 
 def qr(input: Any, some: bool = True) -> Any:
-    """A named tuple of Q and R, reduced if `some`: `nc.linalg.qr`."""
+    """A named tuple of Q and R, reduced if `some`: `nc.linalg.qr`.
+
+    >>> q, r = ag.qr([[1.0, 2.0], [3.0, 4.0]])
+    >>> np.allclose(q @ r, [[1.0, 2.0], [3.0, 4.0]], atol=1e-5)
+    True
+    """
     return namespace.qr(input, "reduced" if some else "complete")
 
 
@@ -72,6 +107,10 @@ def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     """A named tuple of U, S and V, not V^T, with U diag(S) V^T = input; reduced if `some`.
 
     Without `compute_uv` U and V are zeros.
+
+    >>> u, s, v = ag.svd([[3.0, 0.0], [0.0, 2.0]])
+    >>> s.numpy().round(4).tolist()
+    [3.0, 2.0]
     """
     (x,) = matrices("svd", input)
     if not compute_uv:

@@ -28,23 +28,39 @@ def _of(who: str, ndims: tuple[int, ...], *given: Any) -> list[Any]:
 
 
 def mm(input: Any, mat2: Any) -> Any:
-    """The product of two matrices (n, k) and (k, m)."""
+    """The product of two matrices (n, k) and (k, m).
+
+    >>> ag.mm([[1.0, 2.0], [3.0, 4.0]], [[1.0], [1.0]]).tolist()
+    [[3.0], [7.0]]
+    """
     return ag.matmul(*_of("mm", (2, 2), input, mat2))
 
 
 def mv(input: Any, vec: Any) -> Any:
-    """The product of a matrix (n, k) and a vector (k,)."""
+    """The product of a matrix (n, k) and a vector (k,).
+
+    >>> ag.mv([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()
+    [3.0, 7.0]
+    """
     return ag.matmul(*_of("mv", (2, 1), input, vec))
 
 
 def outer(input: Any, vec2: Any) -> Any:
-    """All products of an element of a vector (n,) and one of another (m,): a matrix (n, m)."""
+    """All products of an element of a vector (n,) and one of another (m,): a matrix (n, m).
+
+    >>> ag.outer([1.0, 2.0], [3.0, 4.0]).tolist()
+    [[3.0, 4.0], [6.0, 8.0]]
+    """
     first, second = _of("outer", (1, 1), input, vec2)
     return ag.mul(ag.unsqueeze(first, 1), second)
 
 
 def dot(input: Any, tensor: Any) -> Any:
-    """The sum of the products of two vectors of one size."""
+    """The sum of the products of two vectors of one size.
+
+    >>> ag.dot([1.0, 2.0], [3.0, 4.0]).item()
+    11.0
+    """
     first, second = _of("dot", (1, 1), input, tensor)
     if first.shape != second.shape:
         raise ShapeError(message("dot", f"sizes {first.shape[0]} and {second.shape[0]}", "one"))
@@ -59,6 +75,9 @@ def sum_of_products(x: Any, y: Any, dims: tuple[int, ...]) -> Any:
 
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (mat1 @ mat2).
+
+    >>> ag.addmm([[10.0]], [[1.0, 2.0]], [[3.0], [4.0]]).tolist()
+    [[21.0]]
 
     Args:
         input: What broadcasts to (n, m).
@@ -81,7 +100,11 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
 
 
 def inner(input: Any, other: Any) -> Any:
-    """The sums of products along the last axes: (..., n) and (..., n); numbers are multiplied."""
+    """The sums of products along the last axes: (..., n) and (..., n); numbers are multiplied.
+
+    >>> ag.inner([1.0, 2.0], [3.0, 4.0]).item()
+    11.0
+    """
     x, y = ag.as_operands(input, other)
     if not x.ndim or not y.ndim:
         return ag.mul(x, y)
@@ -89,12 +112,19 @@ def inner(input: Any, other: Any) -> Any:
 
 
 def vdot(input: Any, other: Any) -> Any:
-    """The sum of the products of two vectors of one size: `dot`, of real numbers."""
+    """The sum of the products of two vectors of one size: `dot`, of real numbers.
+
+    >>> ag.vdot([1.0, 2.0], [3.0, 4.0]).item()
+    11.0
+    """
     return ag.dot(input, other)
 
 
 def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     """The sums of products over axes of two tensors.
+
+    >>> ag.tensordot(nc.rand(2, 3, 4), nc.rand(4, 3), dims=1).shape
+    (2, 3, 3)
 
     Args:
         a: A tensor.
@@ -140,7 +170,11 @@ def _contracted(dims: Any, x: Any, y: Any) -> tuple[list[int], list[int]]:
 
 
 def kron(input: Any, other: Any) -> Any:
-    """The Kronecker product: each element of `input` times all of `other`, as a block."""
+    """The Kronecker product: each element of `input` times all of `other`, as a block.
+
+    >>> ag.kron([[1.0, 2.0]], [[1.0], [10.0]]).tolist()
+    [[1.0, 2.0], [10.0, 20.0]]
+    """
     x, y = ag.as_operands(input, other)
     ndim = max(x.ndim, y.ndim)
     first, second = ((1,) * (ndim - each.ndim) + tuple(each.shape) for each in (x, y))
@@ -163,27 +197,46 @@ def _plus(input: Any, product: Any, beta: float, alpha: float) -> Any:
 
 
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    """beta * input + alpha * (batch1 @ batch2), of batches of matrices; arguments as of `addmm`."""
+    """beta * input + alpha * (batch1 @ batch2), of batches of matrices; arguments as of `addmm`.
+
+    >>> ag.baddbmm(nc.zeros(8, 2, 4), nc.rand(8, 2, 3), nc.rand(8, 3, 4)).shape
+    (8, 2, 4)
+    """
     return _plus(input, ag.bmm(*ag.as_operands(batch1, batch2)), beta, alpha)
 
 
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    """beta * input + alpha * the sum of the products of batches; arguments as of `addmm`."""
+    """beta * input + alpha * the sum of the products of batches; arguments as of `addmm`.
+
+    >>> ag.addbmm(nc.zeros(2, 4), nc.rand(8, 2, 3), nc.rand(8, 3, 4)).shape
+    (2, 4)
+    """
     return _plus(input, ag.sum(ag.bmm(*ag.as_operands(batch1, batch2)), 0), beta, alpha)
 
 
 def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    """beta * input + alpha * (mat @ vec), of a matrix and a vector; arguments as of `addmm`."""
+    """beta * input + alpha * (mat @ vec), of a matrix and a vector; arguments as of `addmm`.
+
+    >>> ag.addmv([10.0], [[1.0, 2.0]], [3.0, 4.0]).tolist()
+    [21.0]
+    """
     return _plus(input, ag.mv(mat, vec), beta, alpha)
 
 
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    """beta * input + alpha * the outer product of two vectors; arguments as of `addmm`."""
+    """beta * input + alpha * the outer product of two vectors; arguments as of `addmm`.
+
+    >>> ag.addr([[10.0, 10.0]], [1.0], [3.0, 4.0]).tolist()
+    [[13.0, 14.0]]
+    """
     return _plus(input, ag.outer(vec1, vec2), beta, alpha)
 
 
 def cross(input: Any, other: Any, dim: int | None = None) -> Any:
     """The cross product of vectors of three elements along an axis.
+
+    >>> ag.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]).tolist()
+    [0.0, 0.0, 1.0]
 
     Args:
         input: Vectors.
@@ -209,6 +262,9 @@ def cross(input: Any, other: Any, dim: int | None = None) -> Any:
 
 def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
     """The covariance of variables, a row of `input` each, over observations, its columns.
+
+    >>> ag.cov([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]]).tolist()
+    [[1.0, 2.0], [2.0, 4.0]]
 
     Args:
         input: (variables, observations) or a vector, which is one variable.
@@ -241,7 +297,12 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
 
 
 def corrcoef(input: Any) -> Any:
-    """The correlation coefficients of variables, a row of `input` each; between -1 and 1."""
+    """The correlation coefficients of variables, a row of `input` each; between -1 and 1.
+
+    >>> ag.corrcoef([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]]).numpy().round(4)
+    array([[1., 1.],
+           [1., 1.]], dtype=float32)
+    """
     found = cov(input)
     if not found.ndim:
         return ag.div(found, found)
@@ -250,12 +311,19 @@ def corrcoef(input: Any) -> Any:
 
 
 def linear_relu(input: Any, weight: Any, bias: Any = None) -> Any:
-    """relu(linear(input, weight, bias)); compiled, both are one kernel."""
+    """relu(linear(input, weight, bias)); compiled, both are one kernel.
+
+    >>> ag.linear_relu(nc.rand(32, 64), nc.rand(10, 64), nc.zeros(10)).shape
+    (32, 10)
+    """
     return ag.relu(ag.linear(input, weight, bias))
 
 
 def bias_add(input: Any, bias: Any, dim: int = -1) -> Any:
     """`input` with a number added for each place along an axis.
+
+    >>> ag.bias_add([[1.0, 2.0], [3.0, 4.0]], [10.0, 20.0]).tolist()
+    [[11.0, 22.0], [13.0, 24.0]]
 
     Args:
         input: A tensor.

@@ -57,7 +57,11 @@ def hamming_window(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """alpha - beta cos(2 pi n / (M - 1)); other arguments as of `hann_window`."""
+    """alpha - beta cos(2 pi n / (M - 1)); other arguments as of `hann_window`.
+
+    >>> ag.hamming_window(4).numpy().round(4)
+    array([0.08, 0.54, 1.  , 0.54], dtype=float32)
+    """
     options = (dtype, device, requires_grad)
     own = {"a": (alpha, beta)}
     return _made(
@@ -111,6 +115,9 @@ def stft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int 
          normalized: bool = False, onesided: bool | None = None,
          return_complex: bool | None = None, align_to_window: Any = None) -> Any:  # fmt: skip
     """The Fourier transforms of overlapping pieces of a signal: pairs (..., frequency, piece, 2).
+
+    >>> ag.stft(nc.rand(400), 64, window=nc.ones(64), return_complex=False).shape
+    (33, 26, 2)
 
     Args:
         input: Samples (time,) or (batch, time).

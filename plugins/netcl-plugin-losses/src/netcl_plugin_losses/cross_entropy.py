@@ -32,6 +32,10 @@ def cross_entropy(
     `-sum_c weight[c] * t[c] * log_softmax(input)[c]` of target probabilities t; a class
     index y stands for t[y] = 1.
 
+    >>> logits = nc.tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
+    >>> round(ag.cross_entropy(logits, nc.tensor([0, 2])).item(), 4)
+    0.2395
+
     Args:
         input: Logits of shape (C,), (N, C) or (N, C, d1, ...), floating.
         target: Class indices of shape (), (N,) or (N, d1, ...), integer; or probabilities

@@ -21,6 +21,9 @@ def gaussian_nll_loss(
 ) -> Any:
     """(log var + (input - target)^2 / var) / 2: how unlikely a normal distribution makes targets.
 
+    >>> ag.gaussian_nll_loss(nc.tensor([1.0]), nc.tensor([3.0]), nc.tensor([1.0])).item()
+    2.0
+
     Args:
         input: The expected values, floating.
         target: What was found; they broadcast.
@@ -64,6 +67,9 @@ def poisson_nll_loss(
     reduction: str = "mean",
 ) -> Any:
     """exp(input) - target * input: how unlikely counts are under Poisson distributions.
+
+    >>> ag.poisson_nll_loss(nc.tensor([0.0]), nc.tensor([2.0])).item()
+    1.0
 
     Args:
         input: The logarithms of the expected counts, floating.

@@ -15,6 +15,9 @@ def margin_ranking_loss(
 ) -> Any:
     """max(0, -target * (input1 - input2) + margin): whether one input ranks above the other.
 
+    >>> ag.margin_ranking_loss(nc.tensor([1.0]), nc.tensor([3.0]), nc.tensor([1.0])).item()
+    2.0
+
     Args:
         input1: Scores, floating.
         input2: Others; all three broadcast.
@@ -40,6 +43,10 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Any:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin), with d = `pairwise_distance`.
+
+    >>> anchor, same, other = nc.zeros(1, 2), nc.zeros(1, 2), nc.full((1, 2), 0.1)
+    >>> round(ag.triplet_margin_loss(anchor, same, other).item(), 3)
+    0.859
 
     Args:
         anchor: Vectors (..., features), floating.

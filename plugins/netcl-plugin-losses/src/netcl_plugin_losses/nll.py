@@ -47,6 +47,9 @@ def nll_loss(
 ) -> Any:
     """The negative log-likelihood `-weight[y] * input[y]` of the true classes y.
 
+    >>> ag.nll_loss(nc.tensor([[-0.5, -1.0], [-2.0, -0.25]]), nc.tensor([0, 1])).item()
+    0.375
+
     Args:
         input: Log-probabilities of shape (C,), (N, C) or (N, C, d1, ...), floating.
         target: Class indices of shape (), (N,) or (N, d1, ...), integer.

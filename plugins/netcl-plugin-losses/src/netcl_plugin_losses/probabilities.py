@@ -28,6 +28,9 @@ def binary_cross_entropy(
 ) -> Any:
     """`-weight * (t log p + (1 - t) log(1 - p))` of probabilities p and targets t.
 
+    >>> round(ag.binary_cross_entropy(nc.tensor([0.9, 0.2]), nc.tensor([1.0, 0.0])).item(), 4)
+    0.1643
+
     Args:
         input: Probabilities in [0, 1] of any shape, floating. Beyond the interval the loss is
             NaN, and reading it raises, so that no step waits for a check.
@@ -61,6 +64,9 @@ def binary_cross_entropy_with_logits(
 
     `weight * (pos_weight * t * softplus(-x) + (1 - t) * softplus(x))` of logits x.
 
+    >>> round(ag.binary_cross_entropy_with_logits(nc.tensor([0.0]), nc.tensor([1.0])).item(), 4)
+    0.6931
+
     Args:
         input: Logits of any shape, floating.
         target: Targets in [0, 1] of the same shape.
@@ -80,6 +86,10 @@ def binary_cross_entropy_with_logits(
 
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
     """The divergence `t * (log t - x)` of probabilities t from log-probabilities x.
+
+    >>> log_p, q = nc.tensor([[0.5, 0.5]]).log(), nc.tensor([[0.25, 0.75]])
+    >>> round(ag.kl_div(log_p, q, reduction="batchmean").item(), 4)
+    0.1308
 
     Args:
         input: Log-probabilities of any shape, floating.

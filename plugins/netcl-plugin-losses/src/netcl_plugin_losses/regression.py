@@ -15,6 +15,9 @@ from netcl_plugin_losses.elements import element
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """The squared error `(input - target)^2`, averaged, summed or per element.
 
+    >>> ag.mse_loss(nc.tensor([1.0, 2.0]), nc.tensor([1.0, 4.0])).item()
+    2.0
+
     Args:
         input: Predictions of any shape, floating.
         target: True values of the same shape.
@@ -37,6 +40,9 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """The absolute error `|input - target|`; its gradient is 0 where both are equal.
 
     Arguments and errors as of `mse_loss`.
+
+    >>> ag.l1_loss(nc.tensor([1.0, 2.0]), nc.tensor([1.0, 4.0])).item()
+    1.0
     """
     checked("l1_loss", reduction)
     input, target = alike("l1_loss", input=input, target=target)
@@ -45,6 +51,9 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
 
 def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
     """With d = input - target: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2.
+
+    >>> ag.smooth_l1_loss(nc.tensor([0.5, 4.0]), nc.tensor([0.0, 0.0])).item()
+    1.8125
 
     Args:
         beta: Where the quadratic part ends, at least 0; 0 gives `l1_loss`.
@@ -59,6 +68,9 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
 
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Any:
     """With d = input - target: d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2).
+
+    >>> ag.huber_loss(nc.tensor([1.0, 4.0]), nc.tensor([0.0, 0.0]), delta=2.0).item()
+    3.25
 
     Args:
         delta: Where the quadratic part ends, more than 0.

@@ -12,6 +12,9 @@ from netcl_plugin_losses.arguments import checked, floating, reduce
 def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """log(1 + exp(-target * input)), finite for every finite input.
 
+    >>> round(ag.soft_margin_loss(nc.tensor([0.0, 2.0]), nc.tensor([1.0, 1.0])).item(), 4)
+    0.41
+
     Args:
         input: Scores, floating.
         target: 1 or -1; they broadcast.
@@ -27,6 +30,9 @@ def hinge_embedding_loss(
     input: Any, target: Any, margin: float = 1.0, reduction: str = "mean"
 ) -> Any:
     """The input itself, a distance, where the target is 1; max(0, margin - input) where it is -1.
+
+    >>> ag.hinge_embedding_loss(nc.tensor([0.5, 0.5]), nc.tensor([1, -1])).item()
+    0.5
 
     Args:
         input: Distances, floating.
@@ -46,6 +52,10 @@ def cosine_embedding_loss(
     input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
 ) -> Any:
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1, of the angle between two.
+
+    >>> x, y = nc.tensor([[1.0, 0.0]]), nc.tensor([[0.0, 1.0]])
+    >>> ag.cosine_embedding_loss(x, y, nc.tensor([1])).item()
+    1.0
 
     Args:
         input1: Vectors (N, features) or (features,), floating.

@@ -37,19 +37,31 @@ class _Activation(Module):
 
 
 class ReLU(_Activation):
-    """`max(x, 0)`."""
+    """`max(x, 0)`.
+
+    >>> nn.ReLU()(nc.tensor([-2.0, 0.0, 1.0])).tolist()
+    [0.0, 0.0, 1.0]
+    """
 
     op = "relu"
 
 
 class ReLU6(_Activation):
-    """`min(max(x, 0), 6)`."""
+    """`min(max(x, 0), 6)`.
+
+    >>> nn.ReLU6()(nc.tensor([-2.0, 4.0, 9.0])).tolist()
+    [0.0, 4.0, 6.0]
+    """
 
     op = "relu6"
 
 
 class LeakyReLU(_Activation):
-    """`x` where positive, else `negative_slope * x`."""
+    """`x` where positive, else `negative_slope * x`.
+
+    >>> nn.LeakyReLU(0.5)(nc.tensor([-2.0, 1.0])).tolist()
+    [-1.0, 1.0]
+    """
 
     op = "leaky_relu"
 
@@ -61,6 +73,10 @@ class PReLU(Module):
     """A leaky ReLU whose slope is learned; `weight` has shape (num_parameters,).
 
     With several parameters they belong to the channels, dimension 1 of the input.
+
+    >>> layer = nn.PReLU()
+    >>> layer(nc.tensor([-2.0, 1.0])).tolist(), layer.weight.shape
+    ([-0.5, 1.0], (1,))
     """
 
     weight: Tensor
@@ -81,7 +97,11 @@ class PReLU(Module):
 
 
 class ELU(_Activation):
-    """`x` where positive, else `alpha * (exp(x) - 1)`."""
+    """`x` where positive, else `alpha * (exp(x) - 1)`.
+
+    >>> nn.ELU()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
+    array([-0.865, -0.393,  0.   ,  1.   ], dtype=float32)
+    """
 
     op = "elu"
 
@@ -90,7 +110,11 @@ class ELU(_Activation):
 
 
 class CELU(_Activation):
-    """`x` where positive, else `alpha * (exp(x / alpha) - 1)` (Barron 2017, arXiv:1704.07483)."""
+    """`x` where positive, else `alpha * (exp(x / alpha) - 1)` (Barron 2017, arXiv:1704.07483).
+
+    >>> nn.CELU(2.0)(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
+    array([-1.264, -0.442,  0.   ,  1.   ], dtype=float32)
+    """
 
     op = "celu"
 
@@ -99,13 +123,21 @@ class CELU(_Activation):
 
 
 class SELU(_Activation):
-    """A scaled ELU that keeps mean and variance (Klambauer et al. 2017, arXiv:1706.02515)."""
+    """A scaled ELU that keeps mean and variance (Klambauer et al. 2017, arXiv:1706.02515).
+
+    >>> nn.SELU()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
+    array([-1.52 , -0.692,  0.   ,  1.051], dtype=float32)
+    """
 
     op = "selu"
 
 
 class GELU(_Activation):
-    """`x * Phi(x)`, exactly ('none') or by PyTorch's tanh formula ('tanh')."""
+    """`x * Phi(x)`, exactly ('none') or by PyTorch's tanh formula ('tanh').
+
+    >>> nn.GELU()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
+    array([-0.046, -0.154,  0.   ,  0.841], dtype=float32)
+    """
 
     op = "gelu"
 
@@ -114,43 +146,71 @@ class GELU(_Activation):
 
 
 class SiLU(_Activation):
-    """`x * sigmoid(x)`, also called swish."""
+    """`x * sigmoid(x)`, also called swish.
+
+    >>> nn.SiLU()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
+    array([-0.238, -0.189,  0.   ,  0.731], dtype=float32)
+    """
 
     op = "silu"
 
 
 class Mish(_Activation):
-    """`x * tanh(softplus(x))`."""
+    """`x * tanh(softplus(x))`.
+
+    >>> nn.Mish()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
+    array([-0.253, -0.221,  0.   ,  0.865], dtype=float32)
+    """
 
     op = "mish"
 
 
 class Sigmoid(_Activation):
-    """`1 / (1 + exp(-x))`."""
+    """`1 / (1 + exp(-x))`.
+
+    >>> nn.Sigmoid()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
+    array([0.119, 0.378, 0.5  , 0.731], dtype=float32)
+    """
 
     op = "sigmoid"
 
 
 class LogSigmoid(_Activation):
-    """The logarithm of the sigmoid."""
+    """The logarithm of the sigmoid.
+
+    >>> nn.LogSigmoid()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
+    array([-2.127, -0.974, -0.693, -0.313], dtype=float32)
+    """
 
     op = "logsigmoid"
 
 
 class Tanh(_Activation):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    >>> nn.Tanh()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
+    array([-0.964, -0.462,  0.   ,  0.762], dtype=float32)
+    """
 
     op = "tanh"
 
 
 class Softsign(_Activation):
-    """`x / (1 + |x|)`."""
+    """`x / (1 + |x|)`.
+
+    >>> nn.Softsign()(nc.tensor([-1.0, 0.0, 3.0])).tolist()
+    [-0.5, 0.0, 0.75]
+    """
 
     op = "softsign"
 
 
 class Softplus(_Activation):
-    """`log(1 + exp(beta * x)) / beta`, linear where `beta * x > threshold`."""
+    """`log(1 + exp(beta * x)) / beta`, linear where `beta * x > threshold`.
+
+    >>> nn.Softplus()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
+    array([0.127, 0.474, 0.693, 1.313], dtype=float32)
+    """
 
     op = "softplus"
 
@@ -159,19 +219,31 @@ class Softplus(_Activation):
 
 
 class Hardsigmoid(_Activation):
-    """`clamp(x / 6 + 1/2, 0, 1)`."""
+    """`clamp(x / 6 + 1/2, 0, 1)`.
+
+    >>> nn.Hardsigmoid()(nc.tensor([-4.0, 0.0, 4.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
 
     op = "hard_sigmoid"
 
 
 class Hardswish(_Activation):
-    """`x * hard_sigmoid(x)`."""
+    """`x * hard_sigmoid(x)`.
+
+    >>> nn.Hardswish()(nc.tensor([0.0, 1.5, 4.0])).tolist()
+    [0.0, 1.125, 4.0]
+    """
 
     op = "hard_swish"
 
 
 class Hardtanh(_Activation):
-    """`clamp(x, min_val, max_val)`."""
+    """`clamp(x, min_val, max_val)`.
+
+    >>> nn.Hardtanh()(nc.tensor([-4.0, 0.5, 4.0])).tolist()
+    [-1.0, 0.5, 1.0]
+    """
 
     op = "hard_tanh"
 
@@ -180,7 +252,11 @@ class Hardtanh(_Activation):
 
 
 class Threshold(_Activation):
-    """`x` where it is above `threshold`, else `value`."""
+    """`x` where it is above `threshold`, else `value`.
+
+    >>> nn.Threshold(0.5, 9.0)(nc.tensor([0.25, 1.0])).tolist()
+    [9.0, 1.0]
+    """
 
     op = "threshold"
 
@@ -193,6 +269,9 @@ class RReLU(_Activation):
 
     The slopes are uniform in `lower` to `upper`; in `eval()` the slope is the mean of the two.
     (Xu, Wang, Chen, Li 2015, arXiv:1505.00853)
+
+    >>> nn.RReLU().eval()(nc.tensor([-3.0, 1.0])).numpy().round(3)
+    array([-0.688,  1.   ], dtype=float32)
     """
 
     op = "rrelu"
@@ -217,25 +296,41 @@ class _Shrink(_Activation):
 
 
 class Hardshrink(_Shrink):
-    """`x` where its magnitude is above `lambd`, else 0."""
+    """`x` where its magnitude is above `lambd`, else 0.
+
+    >>> nn.Hardshrink(0.5)(nc.tensor([-2.0, 0.25, 1.0])).tolist()
+    [-2.0, 0.0, 1.0]
+    """
 
     op = "hardshrink"
 
 
 class Softshrink(_Shrink):
-    """`x` moved towards 0 by `lambd`, and 0 where it would pass it."""
+    """`x` moved towards 0 by `lambd`, and 0 where it would pass it.
+
+    >>> nn.Softshrink(0.5)(nc.tensor([-2.0, 0.25, 1.0])).tolist()
+    [-1.5, 0.0, 0.5]
+    """
 
     op = "softshrink"
 
 
 class Tanhshrink(_Activation):
-    """`x - tanh(x)`."""
+    """`x - tanh(x)`.
+
+    >>> nn.Tanhshrink()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
+    array([-1.036, -0.038,  0.   ,  0.238], dtype=float32)
+    """
 
     op = "tanhshrink"
 
 
 class GLU(_Activation):
-    """`a * sigmoid(b)` of the two halves of `x` along `dim` (Dauphin et al. 2016, 1612.08083)."""
+    """`a * sigmoid(b)` of the two halves of `x` along `dim` (Dauphin et al. 2016, 1612.08083).
+
+    >>> nn.GLU()(nc.tensor([[1.0, 2.0, 0.0, 0.0]])).tolist()
+    [[0.5, 1.0]]
+    """
 
     op = "glu"
 
@@ -247,6 +342,9 @@ class Softmax(_Activation):
     """`exp(x) / sum(exp(x))` along `dim`.
 
     Without `dim` it is, as in PyTorch, 0 for tensors of one or three dimensions, else 1.
+
+    >>> nn.Softmax(dim=1)(nc.tensor([[0.0, 0.0], [1.0, 1.0]])).tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
     """
 
     op = "softmax"
@@ -263,19 +361,31 @@ class Softmax(_Activation):
 
 
 class LogSoftmax(Softmax):
-    """The logarithm of the softmax along `dim`."""
+    """The logarithm of the softmax along `dim`.
+
+    >>> nn.LogSoftmax(dim=1)(nc.tensor([[0.0, 0.0]])).numpy().round(3)
+    array([[-0.693, -0.693]], dtype=float32)
+    """
 
     op = "log_softmax"
 
 
 class Softmin(Softmax):
-    """The softmax of `-x` along `dim`."""
+    """The softmax of `-x` along `dim`.
+
+    >>> nn.Softmin(dim=0)(nc.tensor([0.0, 1.0])).numpy().round(3)
+    array([0.731, 0.269], dtype=float32)
+    """
 
     op = "softmin"
 
 
 class Softmax2d(Softmax):
-    """The softmax over the channels of (N, C, H, W) or (C, H, W)."""
+    """The softmax over the channels of (N, C, H, W) or (C, H, W).
+
+    >>> nn.Softmax2d()(nc.zeros(1, 4, 2, 2))[0, :, 0, 0].tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
 
     def __init__(self) -> None:
         super().__init__(-3)

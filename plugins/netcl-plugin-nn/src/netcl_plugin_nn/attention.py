@@ -21,6 +21,12 @@ class MultiheadAttention(Module):
     With PyTorch's arguments, results and names of parameters: `in_proj_weight` (3 E, E), or
     `q_proj_weight`, `k_proj_weight` and `v_proj_weight` where `kdim` or `vdim` differ from E =
     `embed_dim`; `in_proj_bias` (3 E,), `out_proj`, and with `add_bias_kv` `bias_k` and `bias_v`.
+
+    >>> layer = nn.MultiheadAttention(16, 4, batch_first=True)
+    >>> x = nc.rand(2, 5, 16)
+    >>> output, weights = layer(x, x, x)
+    >>> output.shape, weights.shape
+    ((2, 5, 16), (2, 5, 5))
     """
 
     in_proj_weight: Tensor | None

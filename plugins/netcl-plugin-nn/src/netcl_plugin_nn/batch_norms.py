@@ -120,6 +120,12 @@ class BatchNorm1d(_BatchNorm):
     ones: `running = (1 - momentum) * running + momentum * batch`, with the unbiased
     variance. `eval()` uses the running ones.
 
+    >>> layer = nn.BatchNorm1d(3)
+    >>> layer(nc.rand(32, 3)).mean(0).numpy().round(4) + 0.0
+    array([0., 0., 0.], dtype=float32)
+    >>> layer.num_batches_tracked.item(), layer.running_mean.shape
+    (1, (3,))
+
     Args:
         num_features: The number of channels.
         eps: Added to the variance.
@@ -137,14 +143,22 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Standardised per channel of (N, C, H, W); arguments and buffers as of BatchNorm1d."""
+    """Standardised per channel of (N, C, H, W); arguments and buffers as of BatchNorm1d.
+
+    >>> nn.BatchNorm2d(3)(nc.rand(8, 3, 5, 5)).shape
+    (8, 3, 5, 5)
+    """
 
     dims = (4,)
     layout = "(N, {0}, H, W)"
 
 
 class BatchNorm3d(_BatchNorm):
-    """Standardised per channel of (N, C, D, H, W); arguments and buffers as of BatchNorm1d."""
+    """Standardised per channel of (N, C, D, H, W); arguments and buffers as of BatchNorm1d.
+
+    >>> nn.BatchNorm3d(3)(nc.rand(4, 3, 2, 5, 5)).shape
+    (4, 3, 2, 5, 5)
+    """
 
     dims = (5,)
     layout = "(N, {0}, D, H, W)"
@@ -241,6 +255,9 @@ class InstanceNorm1d(_InstanceNorm):
     Arguments and buffers as of BatchNorm1d, but without weight, bias and running statistics
     unless `affine` and `track_running_stats` ask for them; `num_batches_tracked` stays 0, as
     PyTorch's does.
+
+    >>> nn.InstanceNorm1d(3)(nc.rand(8, 3, 9)).shape
+    (8, 3, 9)
     """
 
     dims = (3,)
@@ -248,14 +265,22 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Each channel of each sample of (N, C, H, W) standardised; as InstanceNorm1d."""
+    """Each channel of each sample of (N, C, H, W) standardised; as InstanceNorm1d.
+
+    >>> nn.InstanceNorm2d(3, affine=True)(nc.rand(8, 3, 5, 5)).shape
+    (8, 3, 5, 5)
+    """
 
     dims = (4,)
     layout = "(N, {0}, H, W) or ({0}, H, W)"
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Each channel of each sample of (N, C, D, H, W) standardised; as InstanceNorm1d."""
+    """Each channel of each sample of (N, C, D, H, W) standardised; as InstanceNorm1d.
+
+    >>> nn.InstanceNorm3d(3)(nc.rand(4, 3, 2, 5, 5)).shape
+    (4, 3, 2, 5, 5)
+    """
 
     dims = (5,)
     layout = "(N, {0}, D, H, W) or ({0}, D, H, W)"

@@ -19,7 +19,11 @@ from netcl_plugin_nn.module import Module
 
 
 class MultiMarginLoss(_Loss):
-    """`sum(max(0, margin - input[y] + input[i])^p) / C` over the classes i that are not y."""
+    """`sum(max(0, margin - input[y] + input[i])^p) / C` over the classes i that are not y.
+
+    >>> nn.MultiMarginLoss()(nc.tensor([[0.5, 1.0]]), nc.tensor([0])).item()
+    0.75
+    """
 
     op = "multi_margin_loss"
     weights = ("weight",)
@@ -34,7 +38,12 @@ class MultiMarginLoss(_Loss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """`sum(max(0, 1 - input[y] + input[i])) / C` over the right classes y and the others."""
+    """`sum(max(0, 1 - input[y] + input[i])) / C` over the right classes y and the others.
+
+    >>> scores, labels = nc.tensor([[0.5, 0.25, 1.0]]), nc.tensor([[2, -1, -1]])
+    >>> round(nn.MultiLabelMarginLoss()(scores, labels).item(), 4)
+    0.25
+    """
 
     op = "multilabel_margin_loss"
 
@@ -43,7 +52,12 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_Loss):
-    """The mean over classes of the binary cross entropy of logits; `weight` has shape (C,)."""
+    """The mean over classes of the binary cross entropy of logits; `weight` has shape (C,).
+
+    >>> scores, labels = nc.zeros(1, 3), nc.tensor([[1.0, 0.0, 1.0]])
+    >>> round(nn.MultiLabelSoftMarginLoss()(scores, labels).item(), 4)
+    0.6931
+    """
 
     op = "multilabel_soft_margin_loss"
     weights = ("weight",)
@@ -54,7 +68,13 @@ class MultiLabelSoftMarginLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """Connectionist temporal classification; arguments as of `ag.ctc_loss`."""
+    """Connectionist temporal classification; arguments as of `ag.ctc_loss`.
+
+    >>> log_probs = nc.zeros(5, 1, 3).log_softmax(2)  # (steps, batch, classes); class 0 is blank
+    >>> lengths = nc.tensor([5]), nc.tensor([2])
+    >>> round(nn.CTCLoss()(log_probs, nc.tensor([[1, 2]]), *lengths).item(), 3)
+    0.969
+    """
 
     op = "ctc_loss"
 
@@ -72,6 +92,10 @@ class CTCLoss(_Loss):
 
 class TripletMarginWithDistanceLoss(_Loss):
     """TripletMarginLoss with a distance of your own, a function or a module.
+
+    >>> anchor, same, other = nc.zeros(1, 2), nc.zeros(1, 2), nc.full((1, 2), 9.0)
+    >>> nn.TripletMarginWithDistanceLoss()(anchor, same, other).item()
+    0.0
 
     Args:
         distance_function: Of two tensors, a distance for each pair; default: PairwiseDistance.
@@ -100,6 +124,9 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 class LinearCrossEntropyLoss(Module):
     """A linear layer and the cross entropy of its results, as one loss.
+
+    >>> nn.LinearCrossEntropyLoss(4, 10)(nc.rand(3, 4), nc.tensor([1, 2, 3])).shape
+    ()
 
     Args:
         in_features: The size of an input.

@@ -22,6 +22,10 @@ class Sequential(Listed):
         net = nn.Sequential(OrderedDict(first=nn.Linear(2, 8), act=nn.ReLU()))
 
     `net[0]`, `net[1:]`, `len(net)` and iteration work as with a list; a slice keeps the names.
+
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> model(nc.rand(3, 4)).shape, len(model)
+    ((3, 2), 3)
     """
 
     kind = MODULE
@@ -114,7 +118,12 @@ class ParameterList(Listed):
 
 
 class ParameterDict(Keyed):
-    """Parameters by name; tensors and arrays that are put in become parameters."""
+    """Parameters by name; tensors and arrays that are put in become parameters.
+
+    >>> each = nn.ParameterDict({"scale": nn.Parameter(nc.ones(3))})
+    >>> each["scale"].shape, list(each)
+    ((3,), ['scale'])
+    """
 
     kind = PARAMETER
 

@@ -141,7 +141,11 @@ class _Conv(_Convolution):
 
 
 class Conv1d(_Conv):
-    """A convolution over (N, C, L); see Conv2d."""
+    """A convolution over (N, C, L); see Conv2d.
+
+    >>> nn.Conv1d(3, 8, 5, stride=2)(nc.rand(2, 3, 21)).shape
+    (2, 8, 9)
+    """
 
     dims = 1
 
@@ -171,7 +175,11 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """A convolution over (N, C, D, H, W); see Conv2d."""
+    """A convolution over (N, C, D, H, W); see Conv2d.
+
+    >>> nn.Conv3d(1, 4, 3, padding=1)(nc.rand(2, 1, 5, 6, 7)).shape
+    (2, 4, 5, 6, 7)
+    """
 
     dims = 3
 
@@ -222,7 +230,11 @@ class _ConvTranspose(_Convolution):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """The transposed convolution over (N, C, L); see ConvTranspose2d."""
+    """The transposed convolution over (N, C, L); see ConvTranspose2d.
+
+    >>> nn.ConvTranspose1d(8, 3, 4, stride=2, padding=1)(nc.rand(2, 8, 5)).shape
+    (2, 3, 10)
+    """
 
     dims = 1
 
@@ -248,6 +260,10 @@ class ConvTranspose2d(_ConvTranspose):
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """The transposed convolution over (N, C, D, H, W); see ConvTranspose2d."""
+    """The transposed convolution over (N, C, D, H, W); see ConvTranspose2d.
+
+    >>> nn.ConvTranspose3d(4, 1, 2, stride=2)(nc.rand(2, 4, 3, 3, 3)).shape
+    (2, 1, 6, 6, 6)
+    """
 
     dims = 3

@@ -15,6 +15,12 @@ class Dropout(Module):
     `netcl_core.manual_seed(n)` makes it repeatable. `eval()` makes it the identity.
     (Hinton et al. 2012, arXiv:1207.0580)
 
+    >>> layer = nn.Dropout(0.5)
+    >>> sorted(set(layer(nc.ones(1000)).tolist()))  # in training: 0, or 1 / (1 - p)
+    [0.0, 2.0]
+    >>> layer.eval()(nc.ones(3)).tolist()
+    [1.0, 1.0, 1.0]
+
     Args:
         p: The probability.
         inplace: Whether the input is changed and returned.
@@ -51,7 +57,12 @@ class _OpDropout(Dropout):
 
 
 class Dropout1d(_OpDropout):
-    """Whole channels of (N, C, L) or (C, L) zeroed (Tompson et al. 2015, arXiv:1411.4280)."""
+    """Whole channels of (N, C, L) or (C, L) zeroed (Tompson et al. 2015, arXiv:1411.4280).
+
+    >>> y = nn.Dropout1d(0.5)(nc.ones(1, 100, 4))
+    >>> sorted({tuple(row) for row in y[0].tolist()})  # whole channels
+    [(0.0, 0.0, 0.0, 0.0), (2.0, 2.0, 2.0, 2.0)]
+    """
 
     op = "dropout1d"
 
@@ -69,18 +80,30 @@ class Dropout2d(_OpDropout):
 
 
 class Dropout3d(_OpDropout):
-    """Whole channels of (N, C, D, H, W) or (C, D, H, W) zeroed."""
+    """Whole channels of (N, C, D, H, W) or (C, D, H, W) zeroed.
+
+    >>> nn.Dropout3d(0.2)(nc.ones(2, 3, 4, 4, 4)).shape
+    (2, 3, 4, 4, 4)
+    """
 
     op = "dropout3d"
 
 
 class AlphaDropout(_OpDropout):
-    """Elements set to SELU's saturation, which keeps mean and variance; as `ag.alpha_dropout`."""
+    """Elements set to SELU's saturation, which keeps mean and variance; as `ag.alpha_dropout`.
+
+    >>> nn.AlphaDropout(0.1).eval()(nc.ones(3)).tolist()
+    [1.0, 1.0, 1.0]
+    """
 
     op = "alpha_dropout"
 
 
 class FeatureAlphaDropout(_OpDropout):
-    """AlphaDropout of whole channels of (N, C, ...)."""
+    """AlphaDropout of whole channels of (N, C, ...).
+
+    >>> nn.FeatureAlphaDropout(0.1)(nc.ones(2, 3, 4, 4)).shape
+    (2, 3, 4, 4)
+    """
 
     op = "feature_alpha_dropout"

@@ -90,6 +90,12 @@ class Embedding(_Table):
 
     The rows start normally distributed, as in PyTorch.
 
+    >>> layer = nn.Embedding(1000, 16, padding_idx=0)
+    >>> layer(nc.tensor([[1, 2, 0], [4, 5, 0]])).shape
+    (2, 3, 16)
+    >>> layer.weight[0].sum().item()
+    0.0
+
     Args:
         num_embeddings: The number of rows.
         embedding_dim: The size of a row.

@@ -19,6 +19,12 @@ def save(model: Any, path: str | os.PathLike[str], about: Mapping[str, str] | No
         nn.save(model, "model.safetensors")
         nn.load(model, "model.safetensors")
 
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     nn.save(nn.Linear(3, 2), f"{folder}/model.safetensors")
+    ...     print(sorted(nn.load(f"{folder}/model.safetensors")))
+    ['bias', 'weight']
+
     Args:
         model: A Module, or a dict of tensors by name.
         path: The file, which is replaced as a whole: after an OSError the earlier one is there.
@@ -41,6 +47,12 @@ def load(
     """Read weights: into a module, or as a dict of tensors by name.
 
     `nn.load(model, path)` gives what `load_state_dict` does, `nn.load(path)` the tensors.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     nn.save(nn.Linear(3, 2), f"{folder}/model.safetensors")
+    ...     nn.load(nn.Linear(3, 2), f"{folder}/model.safetensors")
+    LoadReport(missing_keys=[], unexpected_keys=[])
 
     Args:
         model: A Module that takes the weights; left out, the tensors are returned.

@@ -30,7 +30,14 @@ _Table: TypeAlias = dict[int, _Hook]
 
 @final
 class RemovableHandle:
-    """What registering a hook returns: `remove()` takes it away, as leaving a `with` block does."""
+    """What registering a hook returns: `remove()` takes it away, as leaving a `with` block does.
+
+    >>> layer = nn.Linear(2, 2)
+    >>> handle = layer.register_forward_hook(lambda module, inputs, output: print(output.shape))
+    >>> _ = layer(nc.ones(1, 2))
+    (1, 2)
+    >>> handle.remove()
+    """
 
     __slots__ = ("_number", "_table")
 

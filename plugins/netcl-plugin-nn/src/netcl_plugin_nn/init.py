@@ -22,12 +22,23 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with numbers uniform in [a, b); returns the tensor, as all functions here do."""
+    """Fill with numbers uniform in [a, b); returns the tensor, as all functions here do.
+
+    >>> w = nn.init.uniform_(nc.empty(1000), -1.0, 1.0)
+    >>> w.min().item() >= -1, w.max().item() <= 1
+    (True, True)
+    """
     return _fill(tensor, (generator or host_generator()).uniform(a, b, tensor.shape))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with normally distributed numbers."""
+    """Fill with normally distributed numbers.
+
+    >>> nc.manual_seed(0)
+    >>> w = nn.init.normal_(nc.empty(1000), 1.0, 0.1)
+    >>> abs(w.mean().item() - 1) < 0.02
+    True
+    """
     return _fill(tensor, (generator or host_generator()).normal(mean, std, tensor.shape))
 
 
@@ -43,6 +54,10 @@ def trunc_normal_(
 
     Raises AttributeValueError if `a` is not below `b` or the interval lies beyond five
     standard deviations, where hardly any number is.
+
+    >>> w = nn.init.trunc_normal_(nc.empty(1000))
+    >>> abs(w).max().item() <= 2
+    True
     """
     if not (a < b and a < mean + 5 * std and b > mean - 5 * std):
         given = f"a={a}, b={b} with mean={mean}, std={std}"
@@ -56,22 +71,38 @@ def trunc_normal_(
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with one value."""
+    """Fill with one value.
+
+    >>> nn.init.constant_(nc.empty(3), 0.5).tolist()
+    [0.5, 0.5, 0.5]
+    """
     return _fill(tensor, np.full(tensor.shape, val))
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with zeros."""
+    """Fill with zeros.
+
+    >>> nn.init.zeros_(nc.empty(2)).tolist()
+    [0.0, 0.0]
+    """
     return constant_(tensor, 0.0)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill with ones."""
+    """Fill with ones.
+
+    >>> nn.init.ones_(nc.empty(2)).tolist()
+    [1.0, 1.0]
+    """
     return constant_(tensor, 1.0)
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:
-    """(fan_in, fan_out) of a weight (out, in, *kernel); raises ShapeError below two dimensions."""
+    """(fan_in, fan_out) of a weight (out, in, *kernel); raises ShapeError below two dimensions.
+
+    >>> nn.init.fans(nc.empty(8, 3, 5, 5))
+    (75, 200)
+    """
     if tensor.ndim < 2:
         given = f"a tensor of shape {tensor.shape}"
         expected, remedy = "at least two dimensions", "Use uniform_ or zeros_ for a bias"
@@ -84,6 +115,9 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which a nonlinearity's weights are widened, as in PyTorch.
 
     `param` is leaky_relu's slope. Raises AttributeValueError for an unknown name.
+
+    >>> round(nn.init.calculate_gain("relu"), 3), nn.init.calculate_gain("linear")
+    (1.414, 1.0)
     """
     slope = 0.01 if param is None else param
     gains = {
@@ -117,6 +151,10 @@ def kaiming_uniform_(
 ) -> Tensor:
     """Uniform with variance gain^2 / fan (He et al. 2015, arXiv:1502.01852).
 
+    >>> w = nn.init.kaiming_uniform_(nc.empty(2, 6))
+    >>> abs(w).max().item() <= 1  # sqrt(6 / 6)
+    True
+
     Args:
         a: The slope of the leaky_relu that follows.
         mode: 'fan_in' keeps the variance of the forward pass, 'fan_out' of the backward pass.
@@ -133,24 +171,41 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Normal with variance gain^2 / fan; arguments as of `kaiming_uniform_`."""
+    """Normal with variance gain^2 / fan; arguments as of `kaiming_uniform_`.
+
+    >>> nn.init.kaiming_normal_(nc.empty(2, 4)).shape
+    (2, 4)
+    """
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform with variance 2 gain^2 / (fan_in + fan_out) (Glorot, Bengio 2010)."""
+    """Uniform with variance 2 gain^2 / (fan_in + fan_out) (Glorot, Bengio 2010).
+
+    >>> w = nn.init.xavier_uniform_(nc.empty(2, 4))
+    >>> abs(w).max().item() <= 1  # sqrt(6 / (2 + 4))
+    True
+    """
     bound = gain * math.sqrt(6 / max(1, sum(fans(tensor))))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with variance 2 gain^2 / (fan_in + fan_out) (Glorot, Bengio 2010)."""
+    """Normal with variance 2 gain^2 / (fan_in + fan_out) (Glorot, Bengio 2010).
+
+    >>> nn.init.xavier_normal_(nc.empty(2, 4)).shape
+    (2, 4)
+    """
     std = gain * math.sqrt(2 / max(1, sum(fans(tensor))))
     return normal_(tensor, 0.0, std, generator)
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """Make a matrix the identity, as far as it goes; raises ShapeError for another rank."""
+    """Make a matrix the identity, as far as it goes; raises ShapeError for another rank.
+
+    >>> nn.init.eye_(nc.empty(2, 2)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
     if tensor.ndim != 2:
         raise ShapeError(message("eye_", f"a tensor of shape {tensor.shape}", "two dimensions"))
     return _fill(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
@@ -161,6 +216,9 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
     Raises ShapeError unless there are three to five dimensions and `out` is a multiple of
     the groups.
+
+    >>> nn.init.dirac_(nc.empty(1, 1, 3)).tolist()
+    [[[0.0, 1.0, 0.0]]]
     """
     if not 3 <= tensor.ndim <= 5 or groups < 1 or tensor.shape[0] % groups:
         given = f"a tensor of shape {tensor.shape} in {groups} groups"
@@ -180,6 +238,10 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
 
     A tensor of more dimensions counts as a matrix of its first one and the rest
     (Saxe et al. 2013, arXiv:1312.6120). Raises ShapeError below two dimensions.
+
+    >>> w = nn.init.orthogonal_(nc.empty(3, 3))
+    >>> np.allclose(w @ w.T, np.eye(3), atol=1e-5)
+    True
     """
     fans(tensor)
     rows = tensor.shape[0]
@@ -194,6 +256,10 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     """Fill a matrix with normal numbers and set a share of each column to zero (Martens 2010).
 
     Raises ShapeError for another rank, AttributeValueError for a share outside [0, 1].
+
+    >>> w = nn.init.sparse_(nc.empty(10, 4), sparsity=0.5)
+    >>> (w == 0).sum(0).tolist()
+    [5, 5, 5, 5]
     """
     if tensor.ndim != 2:
         raise ShapeError(message("sparse_", f"a tensor of shape {tensor.shape}", "two dimensions"))

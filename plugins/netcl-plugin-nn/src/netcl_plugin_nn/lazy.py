@@ -131,37 +131,67 @@ class _LazyConvolution(_Lazy):
 
 
 class LazyConv1d(_LazyConvolution, Conv1d):
-    """A Conv1d whose `in_channels` is that of its first input; see LazyLinear."""
+    """A Conv1d whose `in_channels` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyConv1d(8, 3)
+    >>> layer(nc.rand(2, 3, 9)).shape, layer.weight.shape
+    ((2, 8, 7), (8, 3, 3))
+    """
 
     plain = Conv1d
 
 
 class LazyConv2d(_LazyConvolution, Conv2d):
-    """A Conv2d whose `in_channels` is that of its first input; see LazyLinear."""
+    """A Conv2d whose `in_channels` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyConv2d(8, 3)
+    >>> layer(nc.rand(2, 3, 9, 9)).shape, layer.weight.shape
+    ((2, 8, 7, 7), (8, 3, 3, 3))
+    """
 
     plain = Conv2d
 
 
 class LazyConv3d(_LazyConvolution, Conv3d):
-    """A Conv3d whose `in_channels` is that of its first input; see LazyLinear."""
+    """A Conv3d whose `in_channels` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyConv3d(8, 3)
+    >>> layer(nc.rand(2, 3, 5, 5, 5)).shape, layer.weight.shape
+    ((2, 8, 3, 3, 3), (8, 3, 3, 3, 3))
+    """
 
     plain = Conv3d
 
 
 class LazyConvTranspose1d(_LazyConvolution, ConvTranspose1d):
-    """A ConvTranspose1d whose `in_channels` is that of its first input; see LazyLinear."""
+    """A ConvTranspose1d whose `in_channels` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyConvTranspose1d(8, 2, stride=2)
+    >>> layer(nc.rand(2, 3, 9)).shape, layer.weight.shape
+    ((2, 8, 18), (3, 8, 2))
+    """
 
     plain = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConvolution, ConvTranspose2d):
-    """A ConvTranspose2d whose `in_channels` is that of its first input; see LazyLinear."""
+    """A ConvTranspose2d whose `in_channels` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyConvTranspose2d(8, 2, stride=2)
+    >>> layer(nc.rand(2, 3, 4, 4)).shape, layer.weight.shape
+    ((2, 8, 8, 8), (3, 8, 2, 2))
+    """
 
     plain = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConvolution, ConvTranspose3d):
-    """A ConvTranspose3d whose `in_channels` is that of its first input; see LazyLinear."""
+    """A ConvTranspose3d whose `in_channels` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyConvTranspose3d(8, 2, stride=2)
+    >>> layer(nc.rand(2, 3, 2, 2, 2)).shape, layer.weight.shape
+    ((2, 8, 4, 4, 4), (3, 8, 2, 2, 2))
+    """
 
     plain = ConvTranspose3d
 
@@ -179,19 +209,37 @@ class _LazyNorm(_Lazy):
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
-    """A BatchNorm1d whose `num_features` is that of its first input; see LazyLinear."""
+    """A BatchNorm1d whose `num_features` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyBatchNorm1d()
+    >>> _ = layer(nc.rand(8, 3))
+    >>> layer.num_features
+    3
+    """
 
     plain = BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
-    """A BatchNorm2d whose `num_features` is that of its first input; see LazyLinear."""
+    """A BatchNorm2d whose `num_features` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyBatchNorm2d()
+    >>> _ = layer(nc.rand(8, 3, 4, 4))
+    >>> layer.num_features
+    3
+    """
 
     plain = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
-    """A BatchNorm3d whose `num_features` is that of its first input; see LazyLinear."""
+    """A BatchNorm3d whose `num_features` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyBatchNorm3d()
+    >>> _ = layer(nc.rand(8, 3, 2, 4, 4))
+    >>> layer.num_features
+    3
+    """
 
     plain = BatchNorm3d
 
@@ -214,18 +262,36 @@ class _LazyInstanceNorm(_LazyNorm):
 
 
 class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
-    """An InstanceNorm1d whose `num_features` is that of its first input; see LazyLinear."""
+    """An InstanceNorm1d whose `num_features` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyInstanceNorm1d()
+    >>> _ = layer(nc.rand(8, 3, 4))
+    >>> layer.num_features
+    3
+    """
 
     plain = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
-    """An InstanceNorm2d whose `num_features` is that of its first input; see LazyLinear."""
+    """An InstanceNorm2d whose `num_features` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyInstanceNorm2d()
+    >>> _ = layer(nc.rand(8, 3, 4, 4))
+    >>> layer.num_features
+    3
+    """
 
     plain = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
-    """An InstanceNorm3d whose `num_features` is that of its first input; see LazyLinear."""
+    """An InstanceNorm3d whose `num_features` is that of its first input; see LazyLinear.
+
+    >>> layer = nn.LazyInstanceNorm3d()
+    >>> _ = layer(nc.rand(8, 3, 2, 4, 4))
+    >>> layer.num_features
+    3
+    """
 
     plain = InstanceNorm3d

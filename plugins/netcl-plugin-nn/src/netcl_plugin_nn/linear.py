@@ -20,6 +20,12 @@ class Linear(Module):
     `weight` has shape (out_features, in_features), `bias` (out_features,) or is None.
     Both start uniform in +-1/sqrt(in_features), as in PyTorch: `kaiming_uniform_` with
     a = sqrt(5) gives just that bound for the weight.
+
+    >>> layer = nn.Linear(64, 10)
+    >>> layer(nc.rand(32, 64)).shape
+    (32, 10)
+    >>> layer.weight.shape, layer.bias.shape
+    ((10, 64), (10,))
     """
 
     weight: Tensor
@@ -64,6 +70,9 @@ class Bilinear(Module):
 
     `weight` has shape (out_features, in1_features, in2_features); it and the bias start uniform in
     +-1/sqrt(in1_features).
+
+    >>> nn.Bilinear(3, 4, 5)(nc.rand(2, 3), nc.rand(2, 4)).shape
+    (2, 5)
     """
 
     weight: Tensor
@@ -105,7 +114,11 @@ class Bilinear(Module):
 
 
 class Identity(Module):
-    """Returns its input; takes any arguments, so that it can stand in for any layer."""
+    """Returns its input; takes any arguments, so that it can stand in for any layer.
+
+    >>> nn.Identity()(nc.tensor([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -116,7 +129,11 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Merges the dimensions `start_dim` to `end_dim`; by default all but the batch."""
+    """Merges the dimensions `start_dim` to `end_dim`; by default all but the batch.
+
+    >>> nn.Flatten()(nc.rand(2, 3, 4)).shape
+    (2, 12)
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         self.start_dim = start_dim

@@ -41,7 +41,13 @@ class _Loss(Module):
 
 
 class MSELoss(_Loss):
-    """`(input - target)^2`; `reduction` is 'mean', 'sum' or 'none' here and below."""
+    """`(input - target)^2`; `reduction` is 'mean', 'sum' or 'none' here and below.
+
+    >>> nn.MSELoss()(nc.tensor([1.0, 2.0]), nc.tensor([1.0, 4.0])).item()
+    2.0
+    >>> nn.MSELoss(reduction="none")(nc.tensor([1.0, 2.0]), nc.tensor([1.0, 4.0])).tolist()
+    [0.0, 4.0]
+    """
 
     op = "mse_loss"
 
@@ -50,7 +56,11 @@ class MSELoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """`|input - target|`."""
+    """`|input - target|`.
+
+    >>> nn.L1Loss()(nc.tensor([1.0, 2.0]), nc.tensor([1.0, 4.0])).item()
+    1.0
+    """
 
     op = "l1_loss"
 
@@ -59,7 +69,11 @@ class L1Loss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """`d^2 / (2 beta)` where |d| < beta, else `|d| - beta / 2`, with d = input - target."""
+    """`d^2 / (2 beta)` where |d| < beta, else `|d| - beta / 2`, with d = input - target.
+
+    >>> nn.SmoothL1Loss()(nc.tensor([0.5, 4.0]), nc.tensor([0.0, 0.0])).item()
+    1.8125
+    """
 
     op = "smooth_l1_loss"
 
@@ -68,7 +82,11 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """`d^2 / 2` where |d| <= delta, else `delta (|d| - delta / 2)`, with d = input - target."""
+    """`d^2 / 2` where |d| <= delta, else `delta (|d| - delta / 2)`, with d = input - target.
+
+    >>> nn.HuberLoss(delta=2.0)(nc.tensor([1.0, 4.0]), nc.tensor([0.0, 0.0])).item()
+    3.25
+    """
 
     op = "huber_loss"
 
@@ -77,7 +95,11 @@ class HuberLoss(_Loss):
 
 
 class BCELoss(_Loss):
-    """Binary cross entropy of probabilities; `weight` broadcasts to the input."""
+    """Binary cross entropy of probabilities; `weight` broadcasts to the input.
+
+    >>> round(nn.BCELoss()(nc.tensor([0.9, 0.2]), nc.tensor([1.0, 0.0])).item(), 4)
+    0.1643
+    """
 
     op = "binary_cross_entropy"
     weights = ("weight",)
@@ -88,7 +110,11 @@ class BCELoss(_Loss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """Binary cross entropy of logits; both weights broadcast to the input."""
+    """Binary cross entropy of logits; both weights broadcast to the input.
+
+    >>> round(nn.BCEWithLogitsLoss()(nc.tensor([0.0, 0.0]), nc.tensor([1.0, 0.0])).item(), 4)
+    0.6931
+    """
 
     op = "binary_cross_entropy_with_logits"
     weights = ("weight", "pos_weight")
@@ -101,6 +127,11 @@ class BCEWithLogitsLoss(_Loss):
 
 class CrossEntropyLoss(_Loss):
     """Cross entropy of logits (N, C, ...) with class indices (N, ...) or probabilities.
+
+    >>> loss = nn.CrossEntropyLoss()
+    >>> logits = nc.tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
+    >>> round(loss(logits, nc.tensor([0, 2])).item(), 4)
+    0.2395
 
     Args:
         weight: A weight per class, shape (C,).
@@ -129,7 +160,11 @@ class CrossEntropyLoss(_Loss):
 
 
 class NLLLoss(_Loss):
-    """The negative log-likelihood of log-probabilities; arguments as of CrossEntropyLoss."""
+    """The negative log-likelihood of log-probabilities; arguments as of CrossEntropyLoss.
+
+    >>> nn.NLLLoss()(nc.tensor([[-0.5, -1.0], [-2.0, -0.25]]), nc.tensor([0, 1])).item()
+    0.375
+    """
 
     op = "nll_loss"
     weights = ("weight",)
@@ -142,7 +177,12 @@ class NLLLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """The Kullback-Leibler divergence; `reduction` may be 'batchmean', the divergence proper."""
+    """The Kullback-Leibler divergence; `reduction` may be 'batchmean', the divergence proper.
+
+    >>> log_p, q = nc.tensor([[0.5, 0.5]]).log(), nc.tensor([[0.25, 0.75]])
+    >>> round(nn.KLDivLoss(reduction="batchmean")(log_p, q).item(), 4)
+    0.1308
+    """
 
     op = "kl_div"
 
@@ -151,7 +191,12 @@ class KLDivLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """`max(0, -target (input1 - input2) + margin)`, called with these three; target is 1 or -1."""
+    """`max(0, -target (input1 - input2) + margin)`, called with these three; target is 1 or -1.
+
+    >>> better, worse = nc.tensor([1.0]), nc.tensor([3.0])
+    >>> nn.MarginRankingLoss(margin=0.5)(better, worse, nc.tensor([1.0])).item()
+    2.5
+    """
 
     op = "margin_ranking_loss"
 
@@ -165,6 +210,10 @@ class MarginRankingLoss(_Loss):
 
 class TripletMarginLoss(_Loss):
     """`max(0, |anchor - positive| - |anchor - negative| + margin)`, called with these three.
+
+    >>> anchor, same, other = nc.zeros(1, 2), nc.zeros(1, 2), nc.full((1, 2), 0.1)
+    >>> round(nn.TripletMarginLoss()(anchor, same, other).item(), 3)
+    0.859
 
     Args:
         margin: See above.
@@ -191,7 +240,11 @@ class TripletMarginLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """`log(1 + exp(-target * input))`, with a target of 1 or -1."""
+    """`log(1 + exp(-target * input))`, with a target of 1 or -1.
+
+    >>> round(nn.SoftMarginLoss()(nc.tensor([0.0, 2.0]), nc.tensor([1.0, 1.0])).item(), 4)
+    0.41
+    """
 
     op = "soft_margin_loss"
 
@@ -200,7 +253,11 @@ class SoftMarginLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """`input` where the target is 1, `max(0, margin - input)` where it is -1."""
+    """`input` where the target is 1, `max(0, margin - input)` where it is -1.
+
+    >>> nn.HingeEmbeddingLoss()(nc.tensor([0.5, 0.5]), nc.tensor([1, -1])).item()
+    0.5
+    """
 
     op = "hinge_embedding_loss"
 
@@ -209,7 +266,12 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """`1 - cos` where the target is 1, `max(0, cos - margin)` where it is -1, of two inputs."""
+    """`1 - cos` where the target is 1, `max(0, cos - margin)` where it is -1, of two inputs.
+
+    >>> x, y = nc.tensor([[1.0, 0.0]]), nc.tensor([[0.0, 1.0]])
+    >>> nn.CosineEmbeddingLoss()(x, y, nc.tensor([1])).item()
+    1.0
+    """
 
     op = "cosine_embedding_loss"
 
@@ -222,7 +284,11 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """`(log var + (input - target)^2 / var) / 2`, called with `(input, target, var)`."""
+    """`(log var + (input - target)^2 / var) / 2`, called with `(input, target, var)`.
+
+    >>> nn.GaussianNLLLoss()(nc.tensor([1.0]), nc.tensor([3.0]), nc.tensor([1.0])).item()
+    2.0
+    """
 
     op = "gaussian_nll_loss"
 
@@ -235,7 +301,11 @@ class GaussianNLLLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """`exp(input) - target * input`, of counts and the logarithms of expected ones."""
+    """`exp(input) - target * input`, of counts and the logarithms of expected ones.
+
+    >>> nn.PoissonNLLLoss()(nc.tensor([0.0]), nc.tensor([2.0])).item()
+    1.0
+    """
 
     op = "poisson_nll_loss"
 

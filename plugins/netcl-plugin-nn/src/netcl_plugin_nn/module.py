@@ -33,6 +33,19 @@ class Module(Hooked):
 
     An `nn.Parameter` becomes a parameter when it is set as an attribute, a Module a
     submodule; any other tensor is a plain attribute. `super().__init__()` is not needed.
+
+    >>> class Net(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.hidden = nn.Linear(4, 8)
+    ...         self.out = nn.Linear(8, 2)
+    ...     def forward(self, x):
+    ...         return self.out(self.hidden(x).relu())
+    >>> net = Net()
+    >>> net(nc.rand(3, 4)).shape
+    (3, 2)
+    >>> [name for name, _ in net.named_parameters()]
+    ['hidden.weight', 'hidden.bias', 'out.weight', 'out.bias']
     """
 
     training: bool

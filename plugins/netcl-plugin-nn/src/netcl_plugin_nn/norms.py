@@ -26,6 +26,9 @@ class LayerNorm(Module):
 
     `(x - mean) / sqrt(var + eps) * weight + bias`.
 
+    >>> nn.LayerNorm(2)(nc.tensor([[1.0, 3.0]])).numpy().round(3)
+    array([[-1.,  1.]], dtype=float32)
+
     Args:
         normalized_shape: The sizes of these dimensions, which weight and bias have too.
         eps: Added to the variance.
@@ -66,6 +69,9 @@ class RMSNorm(Module):
 
     `x / sqrt(mean(x^2) + eps) * weight` over the last dimensions.
 
+    >>> nn.RMSNorm(2)(nc.tensor([[3.0, 4.0]])).numpy().round(3)
+    array([[0.849, 1.131]], dtype=float32)
+
     Args:
         normalized_shape: The sizes of these dimensions, which the weight has too.
         eps: Added to the mean square; None: the machine epsilon of the input's dtype.
@@ -100,6 +106,9 @@ class RMSNorm(Module):
 
 class GroupNorm(Module):
     """Standardised within groups of channels (Wu, He 2018, arXiv:1803.08494).
+
+    >>> nn.GroupNorm(2, 6)(nc.rand(4, 6, 5, 5)).shape
+    (4, 6, 5, 5)
 
     Args:
         num_groups: The number of groups.
@@ -143,7 +152,11 @@ class GroupNorm(Module):
 
 
 class LocalResponseNorm(Module):
-    """Divided by a power of the mean square of neighbouring channels; `ag.local_response_norm`."""
+    """Divided by a power of the mean square of neighbouring channels; `ag.local_response_norm`.
+
+    >>> nn.LocalResponseNorm(3)(nc.ones(1, 4, 2))[0, :, 0].numpy().round(4)
+    array([1.    , 0.9999, 0.9999, 1.    ], dtype=float32)
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
@@ -163,6 +176,9 @@ class CrossMapLRN2d(LocalResponseNorm):
     As in PyTorch the sum of squares is divided by `size`, also where that is even. PyTorch's own
     keeps channel 0 in the sums of later channels, and its gradient is of other windows; here both
     are those of the definition.
+
+    >>> nn.CrossMapLRN2d(3)(nc.ones(1, 4, 2, 2)).shape
+    (1, 4, 2, 2)
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:

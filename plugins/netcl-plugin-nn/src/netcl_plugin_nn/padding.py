@@ -52,7 +52,11 @@ class _ConstantPad(_Pad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """`value` before and after the last axis of (N, C, L); `padding` is a number or two."""
+    """`value` before and after the last axis of (N, C, L); `padding` is a number or two.
+
+    >>> nn.ConstantPad1d((1, 2), 9.0)(nc.tensor([[1.0, 2.0]])).tolist()
+    [[9.0, 1.0, 2.0, 9.0, 9.0]]
+    """
 
     dims = 1
 
@@ -68,7 +72,11 @@ class ConstantPad2d(_ConstantPad):
 
 
 class ConstantPad3d(_ConstantPad):
-    """`value` around (N, C, D, H, W); `padding` is a number or six, the last axis first."""
+    """`value` around (N, C, D, H, W); `padding` is a number or six, the last axis first.
+
+    >>> nn.ConstantPad3d(1, 0.5)(nc.rand(1, 3, 2, 4, 5)).shape
+    (1, 3, 4, 6, 7)
+    """
 
     dims = 3
 
@@ -85,19 +93,31 @@ class _ZeroPad(_ConstantPad):
 
 
 class ZeroPad1d(_ZeroPad):
-    """Zeros before and after the last axis; see ConstantPad1d."""
+    """Zeros before and after the last axis; see ConstantPad1d.
+
+    >>> nn.ZeroPad1d(1)(nc.tensor([[1.0, 2.0]])).tolist()
+    [[0.0, 1.0, 2.0, 0.0]]
+    """
 
     dims = 1
 
 
 class ZeroPad2d(_ZeroPad):
-    """Zeros around pictures; see ConstantPad2d."""
+    """Zeros around pictures; see ConstantPad2d.
+
+    >>> nn.ZeroPad2d((1, 1, 2, 2))(nc.rand(1, 3, 4, 5)).shape
+    (1, 3, 8, 7)
+    """
 
     dims = 2
 
 
 class ZeroPad3d(_ZeroPad):
-    """Zeros around volumes; see ConstantPad3d."""
+    """Zeros around volumes; see ConstantPad3d.
+
+    >>> nn.ZeroPad3d(1)(nc.rand(1, 3, 2, 4, 5)).shape
+    (1, 3, 4, 6, 7)
+    """
 
     dims = 3
 
@@ -117,7 +137,11 @@ MODES: Final = ("reflect", "replicate", "circular")
 
 
 class ReflectionPad1d(_CopyPad):
-    """(N, C, L) reflected at its first and last element, which are not repeated."""
+    """(N, C, L) reflected at its first and last element, which are not repeated.
+
+    >>> nn.ReflectionPad1d(2)(nc.tensor([[1.0, 2.0, 3.0]])).tolist()
+    [[3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0]]
+    """
 
     dims, mode = 1, "reflect"
 
@@ -134,42 +158,70 @@ class ReflectionPad2d(_CopyPad):
 
 
 class ReflectionPad3d(_CopyPad):
-    """(N, C, D, H, W) reflected at its edges; see ReflectionPad2d."""
+    """(N, C, D, H, W) reflected at its edges; see ReflectionPad2d.
+
+    >>> nn.ReflectionPad3d(1)(nc.rand(1, 3, 2, 4, 5)).shape
+    (1, 3, 4, 6, 7)
+    """
 
     dims, mode = 3, "reflect"
 
 
 class ReplicationPad1d(_CopyPad):
-    """(N, C, L) with copies of its first and last element."""
+    """(N, C, L) with copies of its first and last element.
+
+    >>> nn.ReplicationPad1d(1)(nc.tensor([[1.0, 2.0]])).tolist()
+    [[1.0, 1.0, 2.0, 2.0]]
+    """
 
     dims, mode = 1, "replicate"
 
 
 class ReplicationPad2d(_CopyPad):
-    """(N, C, H, W) with copies of its edges; `padding` as of ConstantPad2d."""
+    """(N, C, H, W) with copies of its edges; `padding` as of ConstantPad2d.
+
+    >>> nn.ReplicationPad2d((1, 2, 0, 0))(nc.rand(1, 3, 4, 5)).shape
+    (1, 3, 4, 8)
+    """
 
     dims, mode = 2, "replicate"
 
 
 class ReplicationPad3d(_CopyPad):
-    """(N, C, D, H, W) with copies of its edges."""
+    """(N, C, D, H, W) with copies of its edges.
+
+    >>> nn.ReplicationPad3d(1)(nc.rand(1, 3, 2, 4, 5)).shape
+    (1, 3, 4, 6, 7)
+    """
 
     dims, mode = 3, "replicate"
 
 
 class CircularPad1d(_CopyPad):
-    """(N, C, L) continued at its other end."""
+    """(N, C, L) continued at its other end.
+
+    >>> nn.CircularPad1d(1)(nc.tensor([[1.0, 2.0, 3.0]])).tolist()
+    [[3.0, 1.0, 2.0, 3.0, 1.0]]
+    """
 
     dims, mode = 1, "circular"
 
 
 class CircularPad2d(_CopyPad):
-    """(N, C, H, W) continued at its other sides; `padding` as of ConstantPad2d."""
+    """(N, C, H, W) continued at its other sides; `padding` as of ConstantPad2d.
+
+    >>> nn.CircularPad2d(1)(nc.rand(1, 3, 4, 5)).shape
+    (1, 3, 6, 7)
+    """
 
     dims, mode = 2, "circular"
 
 
 class CircularPad3d(_CopyPad):
-    """(N, C, D, H, W) continued at its other sides."""
+    """(N, C, D, H, W) continued at its other sides.
+
+    >>> nn.CircularPad3d(1)(nc.rand(1, 3, 2, 4, 5)).shape
+    (1, 3, 4, 6, 7)
+    """
 
     dims, mode = 3, "circular"

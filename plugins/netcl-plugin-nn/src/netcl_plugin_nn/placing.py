@@ -38,7 +38,12 @@ class _MaxUnpool(Module):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """What MaxPool1d took from (N, C, L), put back; arguments as of `ag.max_unpool2d`."""
+    """What MaxPool1d took from (N, C, L), put back; arguments as of `ag.max_unpool2d`.
+
+    >>> values, places = nn.MaxPool1d(2, return_indices=True)(nc.tensor([[[1.0, 5.0, 2.0, 3.0]]]))
+    >>> nn.MaxUnpool1d(2)(values, places).tolist()
+    [[[0.0, 5.0, 0.0, 3.0]]]
+    """
 
     count = 1
 
@@ -55,7 +60,12 @@ class MaxUnpool2d(_MaxUnpool):
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """What MaxPool3d took from (N, C, D, H, W), put back; arguments as of `ag.max_unpool2d`."""
+    """What MaxPool3d took from (N, C, D, H, W), put back; arguments as of `ag.max_unpool2d`.
+
+    >>> values, places = nn.MaxPool3d(2, return_indices=True)(nc.rand(1, 1, 4, 4, 4))
+    >>> nn.MaxUnpool3d(2)(values, places).shape
+    (1, 1, 4, 4, 4)
+    """
 
     count = 3
 
@@ -90,13 +100,21 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """The largest elements of (N, C, H, W) in drawn windows; as `ag.fractional_max_pool2d`."""
+    """The largest elements of (N, C, H, W) in drawn windows; as `ag.fractional_max_pool2d`.
+
+    >>> nn.FractionalMaxPool2d(2, output_size=5)(nc.rand(1, 3, 8, 8)).shape
+    (1, 3, 5, 5)
+    """
 
     count = 2
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """The largest elements of (N, C, D, H, W) in drawn windows; as `ag.fractional_max_pool2d`."""
+    """The largest elements of (N, C, D, H, W) in drawn windows; as `ag.fractional_max_pool2d`.
+
+    >>> nn.FractionalMaxPool3d(2, output_size=3)(nc.rand(1, 3, 6, 6, 6)).shape
+    (1, 3, 3, 3, 3)
+    """
 
     count = 3
 

@@ -43,7 +43,11 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """The largest element of each window of (N, C, L); arguments as of `ag.max_pool2d`."""
+    """The largest element of each window of (N, C, L); arguments as of `ag.max_pool2d`.
+
+    >>> nn.MaxPool1d(2)(nc.tensor([[1.0, 5.0, 2.0, 3.0]])).tolist()
+    [[5.0, 3.0]]
+    """
 
     op = "max_pool1d"
 
@@ -59,7 +63,11 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest element of each window of (N, C, D, H, W); arguments as of `ag.max_pool2d`."""
+    """The largest element of each window of (N, C, D, H, W); arguments as of `ag.max_pool2d`.
+
+    >>> nn.MaxPool3d(2)(nc.rand(1, 3, 4, 8, 8)).shape
+    (1, 3, 2, 4, 4)
+    """
 
     op = "max_pool3d"
 
@@ -97,7 +105,11 @@ class _AvgPool(Module):
 
 
 class AvgPool1d(_AvgPool):
-    """The average of each window of (N, C, L); arguments as of `ag.avg_pool1d`."""
+    """The average of each window of (N, C, L); arguments as of `ag.avg_pool1d`.
+
+    >>> nn.AvgPool1d(2)(nc.tensor([[1.0, 5.0, 2.0, 4.0]])).tolist()
+    [[3.0, 3.0]]
+    """
 
     op = "avg_pool1d"
 
@@ -113,13 +125,21 @@ class AvgPool1d(_AvgPool):
 
 
 class AvgPool2d(_AvgPool):
-    """The average of each window of (N, C, H, W); arguments as of `ag.avg_pool2d`."""
+    """The average of each window of (N, C, H, W); arguments as of `ag.avg_pool2d`.
+
+    >>> nn.AvgPool2d(3, stride=2, padding=1)(nc.rand(1, 3, 8, 8)).shape
+    (1, 3, 4, 4)
+    """
 
     op = "avg_pool2d"
 
 
 class AvgPool3d(_AvgPool):
-    """The average of each window of (N, C, D, H, W); arguments as of `ag.avg_pool2d`."""
+    """The average of each window of (N, C, D, H, W); arguments as of `ag.avg_pool2d`.
+
+    >>> nn.AvgPool3d(2)(nc.rand(1, 3, 4, 8, 8)).shape
+    (1, 3, 2, 4, 4)
+    """
 
     op = "avg_pool3d"
 
@@ -149,19 +169,31 @@ class _LPPool(Module):
 
 
 class LPPool1d(_LPPool):
-    """`sum(x^p)^(1/p)` of each window of (N, C, L); arguments as of `ag.lp_pool2d`."""
+    """`sum(x^p)^(1/p)` of each window of (N, C, L); arguments as of `ag.lp_pool2d`.
+
+    >>> nn.LPPool1d(2, 2)(nc.tensor([[[3.0, 4.0, 0.0, 1.0]]])).tolist()
+    [[[5.0, 1.0]]]
+    """
 
     op = "lp_pool1d"
 
 
 class LPPool2d(_LPPool):
-    """`sum(x^p)^(1/p)` of each window of (N, C, H, W); arguments as of `ag.lp_pool2d`."""
+    """`sum(x^p)^(1/p)` of each window of (N, C, H, W); arguments as of `ag.lp_pool2d`.
+
+    >>> nn.LPPool2d(2, 2)(nc.rand(1, 3, 8, 8)).shape
+    (1, 3, 4, 4)
+    """
 
     op = "lp_pool2d"
 
 
 class LPPool3d(_LPPool):
-    """`sum(x^p)^(1/p)` of each window of (N, C, D, H, W); arguments as of `ag.lp_pool2d`."""
+    """`sum(x^p)^(1/p)` of each window of (N, C, D, H, W); arguments as of `ag.lp_pool2d`.
+
+    >>> nn.LPPool3d(2, 2)(nc.rand(1, 3, 4, 8, 8)).shape
+    (1, 3, 2, 4, 4)
+    """
 
     op = "lp_pool3d"
 
@@ -184,7 +216,11 @@ class _Adaptive(Module):
 
 
 class AdaptiveAvgPool1d(_Adaptive):
-    """The averages of (N, C, L) in `output_size` windows."""
+    """The averages of (N, C, L) in `output_size` windows.
+
+    >>> nn.AdaptiveAvgPool1d(2)(nc.rand(1, 3, 8)).shape
+    (1, 3, 2)
+    """
 
     op = "adaptive_avg_pool1d"
 
@@ -200,7 +236,11 @@ class AdaptiveAvgPool2d(_Adaptive):
 
 
 class AdaptiveAvgPool3d(_Adaptive):
-    """The averages of (N, C, D, H, W) in `output_size` windows, an int or one per axis."""
+    """The averages of (N, C, D, H, W) in `output_size` windows, an int or one per axis.
+
+    >>> nn.AdaptiveAvgPool3d((1, 2, 2))(nc.rand(1, 3, 4, 8, 8)).shape
+    (1, 3, 1, 2, 2)
+    """
 
     op = "adaptive_avg_pool3d"
 
@@ -218,18 +258,30 @@ class _AdaptiveMax(_Adaptive):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMax):
-    """The largest elements of (N, C, L) in `output_size` windows."""
+    """The largest elements of (N, C, L) in `output_size` windows.
+
+    >>> nn.AdaptiveMaxPool1d(2)(nc.tensor([[1.0, 5.0, 2.0, 3.0]])).tolist()
+    [[5.0, 3.0]]
+    """
 
     op = "adaptive_max_pool1d"
 
 
 class AdaptiveMaxPool2d(_AdaptiveMax):
-    """The largest elements of (N, C, H, W) in `output_size` windows, an int or one per axis."""
+    """The largest elements of (N, C, H, W) in `output_size` windows, an int or one per axis.
+
+    >>> nn.AdaptiveMaxPool2d(2)(nc.rand(1, 3, 8, 6)).shape
+    (1, 3, 2, 2)
+    """
 
     op = "adaptive_max_pool2d"
 
 
 class AdaptiveMaxPool3d(_AdaptiveMax):
-    """The largest elements of (N, C, D, H, W) in `output_size` windows."""
+    """The largest elements of (N, C, D, H, W) in `output_size` windows.
+
+    >>> nn.AdaptiveMaxPool3d(2)(nc.rand(1, 3, 4, 8, 6)).shape
+    (1, 3, 2, 2, 2)
+    """
 
     op = "adaptive_max_pool3d"

@@ -294,6 +294,10 @@ class GRU(RNNBase):
     With x' = W_ih x + b_ih and h' = W_hh h + b_hh, each in three parts: `r = sigmoid(x'_r + h'_r)`,
     `z = sigmoid(x'_z + h'_z)`, `n = tanh(x'_n + r h'_n)`, `h = (1 - z) n + z h`.
 
+    >>> output, h_n = nn.GRU(3, 5, batch_first=True)(nc.rand(4, 7, 3))
+    >>> output.shape, h_n.shape
+    ((4, 7, 5), (1, 4, 5))
+
     Arguments as of RNN, without `nonlinearity`.
     """
 

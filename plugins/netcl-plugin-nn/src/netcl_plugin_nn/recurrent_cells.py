@@ -113,12 +113,21 @@ class RNNCell(_Cell):
 
 
 class LSTMCell(_Cell):
-    """One step of an LSTM: takes and gives `(h, c)`."""
+    """One step of an LSTM: takes and gives `(h, c)`.
+
+    >>> h, c = nn.LSTMCell(3, 5)(nc.rand(4, 3))
+    >>> h.shape, c.shape
+    ((4, 5), (4, 5))
+    """
 
     gates, states, step = 4, 2, "lstm"
 
 
 class GRUCell(_Cell):
-    """One step of a GRU."""
+    """One step of a GRU.
+
+    >>> nn.GRUCell(3, 5)(nc.rand(4, 3)).shape
+    (4, 5)
+    """
 
     gates, step = 3, "gru"

@@ -46,14 +46,22 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Each element of (N, C, H, W) repeated."""
+    """Each element of (N, C, H, W) repeated.
+
+    >>> nn.UpsamplingNearest2d(scale_factor=2)(nc.tensor([[[[1.0, 2.0]]]])).tolist()
+    [[[[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0]]]]
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, "nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Bilinear between the elements of (N, C, H, W), with `align_corners`."""
+    """Bilinear between the elements of (N, C, H, W), with `align_corners`.
+
+    >>> nn.UpsamplingBilinear2d(scale_factor=2)(nc.rand(1, 3, 4, 4)).shape
+    (1, 3, 8, 8)
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, "bilinear", align_corners=True)
@@ -79,7 +87,11 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(..., C, H * r, W * r) to (..., C * r^2, H, W): what PixelShuffle does, undone."""
+    """(..., C, H * r, W * r) to (..., C * r^2, H, W): what PixelShuffle does, undone.
+
+    >>> nn.PixelUnshuffle(2)(nc.rand(1, 3, 8, 8)).shape
+    (1, 12, 4, 4)
+    """
 
     def __init__(self, downscale_factor: int) -> None:
         self.downscale_factor = _checked_factor("PixelUnshuffle", downscale_factor)

@@ -16,7 +16,11 @@ class StateError(CheckpointError):
 
 
 class LoadReport(NamedTuple):
-    """The names that a state lacked, and those that the module does not know."""
+    """The names that a state lacked, and those that the module does not know.
+
+    >>> nn.Linear(2, 2).load_state_dict({"weight": nc.zeros(2, 2)}, strict=False)
+    LoadReport(missing_keys=['bias'], unexpected_keys=[])
+    """
 
     missing_keys: list[str]
     unexpected_keys: list[str]

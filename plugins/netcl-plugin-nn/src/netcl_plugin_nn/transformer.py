@@ -56,6 +56,10 @@ class _Stack(Module):
 class TransformerEncoder(_Stack):
     """`num_layers` copies of an encoder layer, and a norm behind them.
 
+    >>> layer = nn.TransformerEncoderLayer(16, 4, batch_first=True)
+    >>> nn.TransformerEncoder(layer, 2)(nc.rand(3, 5, 16)).shape
+    (3, 5, 16)
+
     Args:
         encoder_layer: A TransformerEncoderLayer, which is copied with its weights.
         num_layers: How many.
@@ -85,7 +89,12 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """`num_layers` copies of a decoder layer, and a norm behind them; as TransformerEncoder."""
+    """`num_layers` copies of a decoder layer, and a norm behind them; as TransformerEncoder.
+
+    >>> layer = nn.TransformerDecoderLayer(16, 4, batch_first=True)
+    >>> nn.TransformerDecoder(layer, 2)(nc.rand(3, 5, 16), nc.rand(3, 7, 16)).shape
+    (3, 5, 16)
+    """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         self._set_up(decoder_layer, num_layers, norm)

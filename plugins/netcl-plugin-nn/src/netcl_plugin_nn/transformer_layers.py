@@ -133,7 +133,12 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to a memory, and two linear layers; as TransformerEncoderLayer."""
+    """Self-attention, attention to a memory, and two linear layers; as TransformerEncoderLayer.
+
+    >>> layer = nn.TransformerDecoderLayer(16, 4, batch_first=True)
+    >>> layer(nc.rand(3, 5, 16), nc.rand(3, 7, 16)).shape
+    (3, 5, 16)
+    """
 
     attentions = ("self_attn", "multihead_attn")
 

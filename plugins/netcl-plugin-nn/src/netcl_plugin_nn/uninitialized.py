@@ -111,7 +111,12 @@ class UninitializedParameter(Uninitialized, Parameter):
 
 
 class UninitializedBuffer(Uninitialized):
-    """A buffer to come; as UninitializedParameter, and not trained."""
+    """A buffer to come; as UninitializedParameter, and not trained.
+
+    >>> layer = nn.LazyBatchNorm1d()
+    >>> isinstance(layer.running_mean, nn.UninitializedBuffer)
+    True
+    """
 
     __slots__ = ()
     becomes = Tensor

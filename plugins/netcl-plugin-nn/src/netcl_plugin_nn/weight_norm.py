@@ -65,7 +65,13 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 
 
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
-    """Make the weight one parameter again, with the value that it has."""
+    """Make the weight one parameter again, with the value that it has.
+
+    >>> layer = nn.utils.weight_norm(nn.Linear(3, 2))
+    >>> layer = nn.utils.remove_weight_norm(layer)
+    >>> sorted(name for name, _ in layer.named_parameters())
+    ['bias', 'weight']
+    """
     hook, handle = module.__dict__.get("_weight_norms", {}).pop(name, (None, None))
     if hook is None:
         given = f"{type(module).__name__} without weight norm of {name!r}"

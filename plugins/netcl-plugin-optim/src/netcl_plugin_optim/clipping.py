@@ -116,6 +116,13 @@ def unscale_grads_(parameters: Any, scale: Tensor, found_inf: Tensor) -> None:
     It waits for nothing: `amp.GradScaler` is made of this and of an optimizer's step with
     `found_inf`. One launch takes up to 48 gradients of one dtype.
 
+    >>> w = nn.Parameter(nc.tensor([1.0]))
+    >>> (w * 1024).sum().backward()
+    >>> found = nc.zeros(1, dtype="int32")
+    >>> optim.unscale_grads_([w], nc.tensor([1024.0]), found)
+    >>> w.grad.tolist(), found.tolist()
+    ([1.0], [0])
+
     Args:
         parameters: As of `clip_grad_norm_`.
         scale: A float32 tensor of one element. The gradients are multiplied by its reciprocal,

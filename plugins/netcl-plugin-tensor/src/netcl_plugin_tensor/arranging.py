@@ -25,6 +25,10 @@ from netcl_plugin_tensor.axes import axis, shape_of, whole
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
     """Vectors spread over a grid, one dimension each: for `a, b` the coordinates of all pairs.
 
+    >>> rows, columns = ag.meshgrid(nc.tensor([1, 2]), nc.tensor([3, 4, 5]), indexing="ij")
+    >>> rows.shape, columns[0].tolist()
+    ((2, 3), [3, 4, 5])
+
     Args:
         tensors: Vectors or numbers of one dtype, one by one or in a list.
         indexing: 'ij' (or None), rows for the first vector, or 'xy', columns for it.
@@ -63,6 +67,9 @@ def _spread(x: Any, place: int, sizes: Sequence[int]) -> Any:
 
 def repeat_interleave(input: Any, repeats: Any, dim: int | None = None) -> Any:
     """Each element, or each part along an axis, so often one after the other.
+
+    >>> ag.repeat_interleave(nc.tensor([1, 2]), 2).tolist()
+    [1, 1, 2, 2]
 
     Args:
         input: A tensor of any dtype.
@@ -105,6 +112,9 @@ def _wrong(repeats: Any) -> AttributeValueError:
 def diag(input: Any, diagonal: int = 0) -> Any:
     """A vector as the diagonal of a matrix, or the diagonal of a matrix as a vector.
 
+    >>> ag.diag([1.0, 2.0]).tolist()
+    [[1.0, 0.0], [0.0, 2.0]]
+
     Args:
         input: A tensor with one or two dimensions.
         diagonal: Which: 0 the main one, above it from 1 on, below it from -1 on.
@@ -131,7 +141,11 @@ def _diagonal(x: Any, shape: Sequence[int], k: int) -> Any:
 
 
 def trace(input: Any) -> Any:
-    """The sum of a matrix's diagonal."""
+    """The sum of a matrix's diagonal.
+
+    >>> ag.trace([[1.0, 2.0], [3.0, 4.0]]).item()
+    5.0
+    """
     shape = shape_of(input)
     if len(shape) != 2:
         raise ShapeError(message("trace", f"shape {shape}", "a matrix"))
@@ -142,6 +156,9 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     """(..., C * r^2, H, W) to (..., C, H * r, W * r): channels as blocks of r x r pixels.
 
     (Shi et al. 2016, arXiv:1609.05158)
+
+    >>> ag.pixel_shuffle(nc.rand(1, 12, 4, 4), 2).shape
+    (1, 3, 8, 8)
     """
     shape, r = shape_of(input), _factor("pixel_shuffle", "upscale_factor", upscale_factor)
     if len(shape) < 3 or shape[-3] % (r * r):
@@ -154,7 +171,11 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
 
 
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
-    """(..., C, H * r, W * r) to (..., C * r^2, H, W): what `pixel_shuffle` does, undone."""
+    """(..., C, H * r, W * r) to (..., C * r^2, H, W): what `pixel_shuffle` does, undone.
+
+    >>> ag.pixel_unshuffle(nc.rand(1, 3, 8, 8), 2).shape
+    (1, 12, 4, 4)
+    """
     shape, r = shape_of(input), _factor("pixel_unshuffle", "downscale_factor", downscale_factor)
     if len(shape) < 3 or shape[-2] % r or shape[-1] % r:
         raise _unfit("pixel_unshuffle", shape, r, "(..., C, H, W) with H and W multiples of it")

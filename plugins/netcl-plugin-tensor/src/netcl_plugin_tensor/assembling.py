@@ -65,7 +65,11 @@ def _raised(x: Any, count: int) -> Any:
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
-    """Views of all tensors in the shape that they have together; raises ShapeError for none."""
+    """Views of all tensors in the shape that they have together; raises ShapeError for none.
+
+    >>> [x.shape for x in ag.broadcast_tensors(nc.rand(3, 1), nc.rand(4))]
+    [(3, 4), (3, 4)]
+    """
     given = _listed("broadcast_tensors", tensors)
     if len({x.device for x in given}) > 1:
         devices = " and ".join(dict.fromkeys(x.device.name for x in given))
@@ -87,7 +91,11 @@ def sum_to_size(input: Any, *size: Any) -> Any:
 
 
 def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
-    """The plane of two dimensions turned by k times 90 degrees, from the first to the second."""
+    """The plane of two dimensions turned by k times 90 degrees, from the first to the second.
+
+    >>> ag.rot90([[1, 2], [3, 4]]).tolist()
+    [[2, 4], [1, 3]]
+    """
     x = ag.as_operand(input)
     places = [axis("rot90", each, x.ndim) for each in dims]
     if len(set(places)) != 2 or len(places) != 2 or whole(k) is None or x.ndim < 2:
@@ -104,7 +112,11 @@ def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
 
 
 def column_stack(tensors: Sequence[Any]) -> Any:
-    """Tensors side by side along axis 1; numbers and vectors are columns."""
+    """Tensors side by side along axis 1; numbers and vectors are columns.
+
+    >>> ag.column_stack([nc.tensor([1, 2]), nc.tensor([3, 4])]).tolist()
+    [[1, 3], [2, 4]]
+    """
     return ag.cat(
         [ag.reshape(x, (-1, 1)) if x.ndim < 2 else x for x in _listed("column_stack", tensors)], 1
     )
@@ -116,7 +128,11 @@ def dstack(tensors: Sequence[Any]) -> Any:
 
 
 def block_diag(*tensors: Any) -> Any:
-    """A matrix with matrices along its diagonal and zeros elsewhere; vectors are rows."""
+    """A matrix with matrices along its diagonal and zeros elsewhere; vectors are rows.
+
+    >>> ag.block_diag(nc.ones(1, 2), nc.ones(2, 1)).shape
+    (3, 3)
+    """
     parts = [_raised(x, 2) for x in _listed("block_diag", tensors)]
     if any(x.ndim > 2 for x in parts):
         shapes = [x.shape for x in parts]
@@ -129,7 +145,11 @@ def block_diag(*tensors: Any) -> Any:
 
 
 def cartesian_prod(*tensors: Any) -> Any:
-    """All combinations of one element of each vector, a row each, the last changing fastest."""
+    """All combinations of one element of each vector, a row each, the last changing fastest.
+
+    >>> ag.cartesian_prod(nc.tensor([1, 2]), nc.tensor([3, 4])).tolist()
+    [[1, 3], [1, 4], [2, 3], [2, 4]]
+    """
     given = _listed("cartesian_prod", tensors)
     if len(given) == 1:
         return given[0]
@@ -137,7 +157,11 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
-    """All combinations of r elements of a vector, a row each, in the order of itertools."""
+    """All combinations of r elements of a vector, a row each, in the order of itertools.
+
+    >>> ag.combinations(nc.tensor([1, 2, 3])).tolist()
+    [[1, 2], [1, 3], [2, 3]]
+    """
     x = ag.as_operand(input)
     r = -1 if whole(r) is None or r > max(x.size, 1) << 5 else int(r)
     if x.ndim != 1 or r < 0:
@@ -207,6 +231,9 @@ def _split_along(name: str, least: int, dim: int) -> Callable[..., Any]:
 def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """Matrices whose diagonals are the last dimension, and which are 0 elsewhere.
 
+    >>> ag.diag_embed([1.0, 2.0]).tolist()
+    [[1.0, 0.0], [0.0, 2.0]]
+
     Args:
         input: (..., n).
         offset: Which diagonal: above the main one from 1 on, below it from -1 on.
@@ -230,7 +257,11 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
 
 
 def diagflat(input: Any, offset: int = 0) -> Any:
-    """A matrix with all elements along a diagonal: `diag` of the flattened tensor."""
+    """A matrix with all elements along a diagonal: `diag` of the flattened tensor.
+
+    >>> ag.diagflat([1.0, 2.0]).tolist()
+    [[1.0, 0.0], [0.0, 2.0]]
+    """
     return ag.diag(ag.reshape(input, (-1,)), offset)
 
 
@@ -301,6 +332,9 @@ def channel_shuffle(input: Any, groups: int) -> Any:
     """Channels (axis 1) of groups in turn: the first of each group, then the second of each.
 
     (Zhang, Zhou, Lin, Sun 2018, arXiv:1707.01083)
+
+    >>> ag.channel_shuffle(nc.rand(1, 4, 2, 2), 2).shape
+    (1, 4, 2, 2)
     """
     x, count = ag.as_operand(input), whole(groups)
     if count is None or count < 1 or x.ndim < 3 or x.shape[1] % count:
@@ -313,7 +347,11 @@ def channel_shuffle(input: Any, groups: int) -> Any:
 
 def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None,
              device: Any = None, requires_grad: bool = False) -> Any:  # fmt: skip
-    """Powers of `base` with exponents from `start` to `end`, evenly spaced, both included."""
+    """Powers of `base` with exponents from `start` to `end`, evenly spaced, both included.
+
+    >>> ag.logspace(0, 2, 3).tolist()
+    [1.0, 10.0, 100.0]
+    """
     plain_shape("logspace", steps)
     if "int" in nc.dtype_name(dtype or "float32"):  # as in PyTorch
         start, end = int(start), int(end)

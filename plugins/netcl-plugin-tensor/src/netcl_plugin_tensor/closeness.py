@@ -14,6 +14,9 @@ def isclose(
 ) -> Any:
     """Whether |x - y| <= atol + rtol * |y|, element by element; equal infinities are close.
 
+    >>> ag.isclose([1.0, 2.0], [1.0, 2.1]).tolist()
+    [True, False]
+
     Args:
         input: x, a tensor of any dtype.
         other: y, of the same dtype; the two are broadcast.
@@ -41,6 +44,9 @@ def allclose(
 ) -> bool:
     """Whether all elements are close, as Python's bool, for which the host waits.
 
+    >>> ag.allclose([1.0, 2.0], [1.0, 2.000001])
+    True
+
     Arguments as of `isclose`.
     """
     return bool(ag.all(ag.isclose(input, other, rtol, atol, equal_nan)))
@@ -50,6 +56,9 @@ def equal(input: Any, other: Any) -> bool:
     """Whether two tensors have the same shape and the same elements, as Python's bool.
 
     The host waits for it; NaN equals nothing.
+
+    >>> ag.equal([1, 2], [1, 2])
+    True
     """
     x, y = (ag.as_operand(each) for each in (input, other))
     return x.shape == y.shape and bool(ag.all(ag.eq(x, y)))

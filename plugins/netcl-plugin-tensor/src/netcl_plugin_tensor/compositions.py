@@ -26,6 +26,9 @@ def swapdims(input: Any, dim0: int, dim1: int) -> Any:
 def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """Dimensions at other places; the others keep their order.
 
+    >>> ag.movedim(nc.rand(2, 3, 4), 0, -1).shape
+    (3, 4, 2)
+
     Args:
         input: A tensor of any dtype.
         source: Which dimensions.
@@ -59,12 +62,20 @@ def _some(who: str, shape: Sequence[int]) -> None:
 
 
 def ravel(input: Any) -> Any:
-    """All elements in one dimension: `reshape(-1)`."""
+    """All elements in one dimension: `reshape(-1)`.
+
+    >>> ag.ravel(nc.rand(2, 3)).shape
+    (6,)
+    """
     return ag.reshape(input, (-1,))
 
 
 def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
-    """One dimension as several, of which one size may be -1."""
+    """One dimension as several, of which one size may be -1.
+
+    >>> ag.unflatten(nc.rand(2, 6), 1, (2, 3)).shape
+    (2, 2, 3)
+    """
     shape = shape_of(input)
     place = axis("unflatten", dim, len(shape))
     _some("unflatten", shape)
@@ -73,12 +84,20 @@ def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
 
 
 def fliplr(input: Any) -> Any:
-    """The order of the columns reversed, along dimension 1."""
+    """The order of the columns reversed, along dimension 1.
+
+    >>> ag.fliplr([[1, 2], [3, 4]]).tolist()
+    [[2, 1], [4, 3]]
+    """
     return ag.flip(input, (1,))
 
 
 def flipud(input: Any) -> Any:
-    """The order of the rows reversed, along dimension 0; raises ShapeError for a number."""
+    """The order of the rows reversed, along dimension 0; raises ShapeError for a number.
+
+    >>> ag.flipud([[1, 2], [3, 4]]).tolist()
+    [[3, 4], [1, 2]]
+    """
     _some("flipud", shape_of(input))
     return ag.flip(input, (0,))
 
@@ -87,7 +106,11 @@ def flipud(input: Any) -> Any:
 
 
 def select(input: Any, dim: int, index: int) -> Any:
-    """What stands at one place of an axis, without that axis; raises IndexError for none."""
+    """What stands at one place of an axis, without that axis; raises IndexError for none.
+
+    >>> ag.select(nc.tensor([[1, 2], [3, 4]]), 0, 1).tolist()
+    [3, 4]
+    """
     shape = shape_of(input)
     place, number = axis("select", dim, len(shape)), whole(index)
     size = shape[place] if shape else 0
@@ -97,7 +120,11 @@ def select(input: Any, dim: int, index: int) -> Any:
 
 
 def narrow(input: Any, dim: int, start: int, length: int) -> Any:
-    """So many places of an axis from one on; raises ShapeError where there are not as many."""
+    """So many places of an axis from one on; raises ShapeError where there are not as many.
+
+    >>> ag.narrow(nc.arange(5), 0, 1, 3).tolist()
+    [1, 2, 3]
+    """
     shape = shape_of(input)
     place = axis("narrow", dim, len(shape))
     first, count = whole(start), whole(length)
@@ -125,19 +152,30 @@ def concatenate(tensors: Sequence[Any], dim: int = 0) -> Any:
 
 
 def hstack(tensors: Sequence[Any]) -> Any:
-    """Tensors side by side: joined along axis 1, vectors and numbers along axis 0."""
+    """Tensors side by side: joined along axis 1, vectors and numbers along axis 0.
+
+    >>> ag.hstack([nc.tensor([1]), nc.tensor([2, 3])]).tolist()
+    [1, 2, 3]
+    """
     parts = [ag.reshape(each, (-1,)) if not shape_of(each) else each for each in tensors]
     return ag.cat(parts, 0 if parts and ndim_of(parts[0]) == 1 else 1)
 
 
 def vstack(tensors: Sequence[Any]) -> Any:
-    """Tensors one below the other: joined along axis 0, vectors and numbers as rows."""
+    """Tensors one below the other: joined along axis 0, vectors and numbers as rows.
+
+    >>> ag.vstack([nc.tensor([1, 2]), nc.tensor([3, 4])]).tolist()
+    [[1, 2], [3, 4]]
+    """
     rows = [ag.reshape(each, (1, -1)) if ndim_of(each) < 2 else each for each in tensors]
     return ag.cat(rows, 0)
 
 
 def tile(input: Any, dims: Sequence[int]) -> Any:
     """The tensor so often along each axis; axes that are not named come before those that are.
+
+    >>> ag.tile([1, 2], (2,)).tolist()
+    [1, 2, 1, 2]
 
     Args:
         input: A tensor of any dtype.
@@ -157,7 +195,11 @@ def tile(input: Any, dims: Sequence[int]) -> Any:
 
 
 def repeat(input: Any, *sizes: Any, repeats: Any = ()) -> Any:
-    """The tensor so often along each axis: `x.repeat(2, 3)`, a number for every axis at least."""
+    """The tensor so often along each axis: `x.repeat(2, 3)`, a number for every axis at least.
+
+    >>> ag.repeat(nc.rand(2, 3), 2, 1).shape
+    (4, 3)
+    """
     sizes = sizes or (repeats,)
     times = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
     if len(times) < ndim_of(input):
@@ -170,23 +212,39 @@ def repeat(input: Any, *sizes: Any, repeats: Any = ()) -> Any:
 
 
 def count_nonzero(input: Any, dim: Any = None) -> Any:
-    """How many elements are not 0, over all axes or some; NaN is not 0."""
+    """How many elements are not 0, over all axes or some; NaN is not 0.
+
+    >>> ag.count_nonzero([0, 1, 2]).item()
+    2
+    """
     return ag.sum(ag.ne(input, 0), dim)
 
 
 def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The sum of what is not NaN; arguments as of `sum`."""
+    """The sum of what is not NaN; arguments as of `sum`.
+
+    >>> ag.nansum([1.0, float("nan"), 3.0]).item()
+    4.0
+    """
     return ag.sum(ag.where(ag.isnan(input), 0, input), dim, keepdim, dtype=dtype)
 
 
 def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The mean of what is not NaN, NaN where there is nothing else; arguments as of `mean`."""
+    """The mean of what is not NaN, NaN where there is nothing else; arguments as of `mean`.
+
+    >>> ag.nanmean([1.0, float("nan"), 3.0]).item()
+    2.0
+    """
     count = ag.sum(ag.logical_not(ag.isnan(input)), dim, keepdim)
     return ag.div(ag.nansum(input, dim, keepdim, dtype=dtype), count)
 
 
 def softmin(input: Any, dim: int = -1, *, dtype: Any = None) -> Any:
-    """exp(-x) / sum(exp(-x)) along an axis: the softmax of -x; arguments as of `softmax`."""
+    """exp(-x) / sum(exp(-x)) along an axis: the softmax of -x; arguments as of `softmax`.
+
+    >>> ag.softmin([0.0, 1.0], dim=0).numpy().round(3)
+    array([0.731, 0.269], dtype=float32)
+    """
     return ag.softmax(ag.neg(input), dim, dtype=dtype)
 
 

@@ -29,6 +29,9 @@ def unique(
 ) -> Any:
     """The different elements in order, or the different slices along an axis.
 
+    >>> ag.unique([3, 1, 3]).tolist()
+    [1, 3]
+
     Args:
         input: A tensor of any dtype; each NaN differs from all others.
         sorted: Accepted as in PyTorch; they are always in order.
@@ -78,6 +81,9 @@ def _counted(array: Any, x: Any) -> Tensor:
 
 def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     """How often each of the numbers 0, 1, ... occurs, or the sums of their weights.
+
+    >>> ag.bincount([0, 1, 1, 3]).tolist()
+    [1, 2, 0, 1]
 
     Args:
         input: Integers of at least 0, a vector.

@@ -28,6 +28,9 @@ def norm(
 ) -> Any:
     """The p-norm of vectors along one, several or all axes: sum(|x|^p)^(1/p).
 
+    >>> ag.norm([3.0, 4.0]).item()
+    5.0
+
     Args:
         input: A floating tensor.
         p: A number; `'fro'` is 2. `inf` and `-inf` give the largest and smallest absolute value, 0
@@ -83,6 +86,9 @@ def _of_wide(x: Any, p: float, over: tuple[int, ...], keepdim: bool) -> Any:
 def normalize(input: Any, p: float = 2.0, dim: Dims = 1, eps: float = 1e-12) -> Any:
     """Vectors divided by their p-norms: x / max(|x|_p, eps).
 
+    >>> ag.normalize([[3.0, 4.0]]).numpy().round(4)
+    array([[0.6, 0.8]], dtype=float32)
+
     Args:
         input: A floating tensor.
         p: As of `norm`.
@@ -95,6 +101,9 @@ def normalize(input: Any, p: float = 2.0, dim: Dims = 1, eps: float = 1e-12) -> 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     """The cosine of the angle between vectors along an axis: x1 . x2 / (|x1| |x2|).
+
+    >>> ag.cosine_similarity([[3.0, 4.0]], [[4.0, 3.0]]).numpy().round(4)
+    array([0.96], dtype=float32)
 
     Args:
         x1: A floating tensor.
@@ -124,6 +133,9 @@ def pairwise_distance(
     x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Any:
     """The p-norm of x1 - x2 + eps along the last axis.
+
+    >>> ag.pairwise_distance([[3.0, 4.0]], [[0.0, 0.0]]).numpy().round(3)
+    array([5.], dtype=float32)
 
     Args:
         x1: A floating tensor (..., features).

@@ -22,6 +22,9 @@ def multinomial(
 ) -> Any:
     """Places drawn at random, each with a probability in proportion to its weight.
 
+    >>> ag.multinomial([0.1, 0.9], 5, replacement=True).shape
+    (5,)
+
     Args:
         input: Weights of at least 0, floating: a vector, or one in each row of a matrix.
         num_samples: How many are drawn of each vector.
@@ -52,7 +55,11 @@ def multinomial(
 
 
 def bernoulli(input: Any, p: float | None = None, *, generator: Any = None) -> Any:
-    """1 with the probability that each element is, or p, and 0 otherwise, in the input's dtype."""
+    """1 with the probability that each element is, or p, and 0 otherwise, in the input's dtype.
+
+    >>> set(ag.bernoulli(nc.full((100,), 0.5)).tolist()) <= {0.0, 1.0}
+    True
+    """
     x = ag.as_operand(input).detach()
     drawn = rand(x.shape, device=x.device, generator=generator)
     return ag.lt(drawn, x if p is None else float(p)).astype(x.dtype)

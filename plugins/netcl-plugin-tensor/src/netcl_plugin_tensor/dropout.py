@@ -22,6 +22,11 @@ _CHUNK: Final = 1024
 def dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
     """Zero each element with probability p and scale the others by 1 / (1 - p).
 
+    >>> sorted(set(ag.dropout(nc.ones(1000), 0.5).tolist()))
+    [0.0, 2.0]
+    >>> ag.dropout(nc.ones(3), 0.5, training=False).tolist()
+    [1.0, 1.0, 1.0]
+
     Args:
         x: A floating tensor of any shape.
         p: The probability, 0 <= p <= 1.

@@ -148,6 +148,9 @@ def getitem(x: Any, index: Any) -> Any:
 def index_put(x: Any, index: Any, value: Any, accumulate: bool = False) -> Any:
     """`x` with `value` at `x[index]`: what `x[index] = value` makes of it.
 
+    >>> ag.index_put(nc.zeros(3), (nc.tensor([1]),), nc.tensor([5.0])).tolist()
+    [0.0, 5.0, 0.0]
+
     Args:
         x: A tensor of any dtype.
         index: As `x[index]` takes it. Of a place that it names twice the last value stays.

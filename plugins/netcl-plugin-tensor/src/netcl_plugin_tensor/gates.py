@@ -13,6 +13,9 @@ from netcl_plugin_tensor.axes import axis, shape_of
 def glu(input: Any, dim: int = -1) -> Any:
     """a * sigmoid(b), where a and b are the halves of a tensor along an axis of even size.
 
+    >>> ag.glu([[1.0, 2.0, 0.0, 0.0]]).tolist()
+    [[0.5, 1.0]]
+
     Args:
         input: A floating tensor.
         dim: The axis.

@@ -110,7 +110,11 @@ def _cat_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 
 def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
-    """Tensors of one shape, joined along a new axis."""
+    """Tensors of one shape, joined along a new axis.
+
+    >>> ag.stack([nc.tensor([1, 2]), nc.tensor([3, 4])]).tolist()
+    [[1, 2], [3, 4]]
+    """
     items = list(tensors)
     if not items:
         raise ArgumentError(message("stack", "no tensors", "at least one"))
@@ -119,7 +123,11 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
 
 
 def split(x: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
-    """Pieces along an axis: of one size (the last may be smaller), or of the given sizes."""
+    """Pieces along an axis: of one size (the last may be smaller), or of the given sizes.
+
+    >>> [x.tolist() for x in ag.split(nc.arange(5), 2)]
+    [[0, 1], [2, 3], [4]]
+    """
     if not shape_of(x):
         raise ShapeError(message("split", "a tensor without dimensions", "at least one"))
     place = axis("split", dim, ndim_of(x))
@@ -167,7 +175,11 @@ SPLIT: Final = Operator(
 
 
 def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
-    """All that stands along an axis, one by one, without that axis."""
+    """All that stands along an axis, one by one, without that axis.
+
+    >>> [x.tolist() for x in ag.unbind(nc.tensor([[1, 2], [3, 4]]))]
+    [[1, 2], [3, 4]]
+    """
     shape = shape_of(input)
     place = axis("unbind", dim, len(shape))
     if not shape:
@@ -201,7 +213,11 @@ UNBIND: Final = Operator(
 
 
 def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
-    """At most `chunks` pieces of nearly equal size along an axis."""
+    """At most `chunks` pieces of nearly equal size along an axis.
+
+    >>> [x.tolist() for x in ag.chunk(nc.arange(5), 2)]
+    [[0, 1, 2], [3, 4]]
+    """
     if not hasattr(chunks, "__index__") or int(chunks) < 1:
         raise AttributeValueError(message("chunk", f"chunks={chunks!r}", "an int, 1 or more"))
     if not shape_of(x):
@@ -242,7 +258,12 @@ OPERATORS = (
             ),
         ),
         method=False,
-        doc="cat(tensors, dim=0): tensors joined along an axis, in the widest of their dtypes.",
+        doc=(
+            "cat(tensors, dim=0): tensors joined along an axis, in the widest of their dtypes."
+            "\n\n"
+            ">>> ag.cat([nc.zeros(2, 3), nc.ones(1, 3)], dim=0).shape\n"
+            "(3, 3)"
+        ),
     ),
     Operator(
         name="flip",
@@ -252,7 +273,12 @@ OPERATORS = (
         backward=lambda saved, grad: [ag.flip(grad, saved.attrs["dims"])],
         saves=(),
         implementations=strided.gather("flip", lambda x, attrs: _flip_view(x, attrs["dims"])),
-        doc="flip(x, dims): the order of the elements reversed along axes; along none by `()`.",
+        doc=(
+            "flip(x, dims): the order of the elements reversed along axes; along none by `()`."
+            "\n\n"
+            ">>> ag.flip([1, 2, 3], dims=(0,)).tolist()\n"
+            "[3, 2, 1]"
+        ),
     ),
     composite(stack, method=False),
     composite(split, parts=(SPLIT,)),

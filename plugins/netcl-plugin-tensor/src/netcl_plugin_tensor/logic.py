@@ -14,6 +14,9 @@ from netcl_plugin_tensor.axes import Dims, axes, shape_of
 def any(x: Any, dim: Dims = None, keepdim: bool = False) -> Any:
     """Whether any element over one, several or all axes is not 0; NaN is not. Of none: False.
 
+    >>> ag.any([[0, 1], [0, 0]], dim=1).tolist()
+    [True, False]
+
     Args:
         x: A tensor of any dtype.
         dim: The axes; None: all.
@@ -28,6 +31,9 @@ def all(x: Any, dim: Dims = None, keepdim: bool = False) -> Any:
     """Whether all elements over one, several or all axes are not 0; arguments as of `any`.
 
     Of no elements: True.
+
+    >>> ag.all([[1, 1], [1, 0]], dim=1).tolist()
+    [True, False]
     """
     return _judged("all", ag.amin, ag.eq, x, dim, keepdim)
 

@@ -17,14 +17,24 @@ _MinMax = namedtuple("_MinMax", ("min", "max"))
 
 def std_mean(x: Any, dim: Any = None, correction: float | None = None, keepdim: bool = False, *,
              unbiased: bool | None = None) -> tuple[Any, Any]:  # fmt: skip
-    """The standard deviation and the mean over axes; arguments as of `std`."""
+    """The standard deviation and the mean over axes; arguments as of `std`.
+
+    >>> std, mean = ag.std_mean([1.0, 2.0, 3.0])
+    >>> std.item(), mean.item()
+    (1.0, 2.0)
+    """
     correction = 1 if correction is None else correction
     return ag.std(x, dim, correction, keepdim, unbiased=unbiased), ag.mean(x, _all(dim), keepdim)
 
 
 def var_mean(x: Any, dim: Any = None, correction: float | None = None, keepdim: bool = False, *,
              unbiased: bool | None = None) -> tuple[Any, Any]:  # fmt: skip
-    """The variance and the mean over axes; arguments as of `var`."""
+    """The variance and the mean over axes; arguments as of `var`.
+
+    >>> var, mean = ag.var_mean([1.0, 2.0, 3.0])
+    >>> var.item(), mean.item()
+    (1.0, 2.0)
+    """
     correction = 1 if correction is None else correction
     return ag.var(x, dim, correction, keepdim, unbiased=unbiased), ag.mean(x, _all(dim), keepdim)
 
@@ -35,17 +45,31 @@ def _all(dim: Any) -> Any:
 
 
 def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
-    """A named tuple of the `min` and the `max` of all elements or along an axis."""
+    """A named tuple of the `min` and the `max` of all elements or along an axis.
+
+    >>> low, high = ag.aminmax([3.0, 1.0, 2.0])
+    >>> low.item(), high.item()
+    (1.0, 3.0)
+    """
     return _MinMax(ag.amin(input, dim, keepdim), ag.amax(input, dim, keepdim))
 
 
 def dist(input: Any, other: Any, p: float = 2) -> Any:
-    """The p-norm of the difference of two tensors, which are broadcast."""
+    """The p-norm of the difference of two tensors, which are broadcast.
+
+    >>> ag.dist([3.0, 0.0], [0.0, 4.0]).item()
+    5.0
+    """
     return ag.norm(ag.sub(input, other), p)
 
 
 def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
-    """The slices along an axis, each scaled down so that its p-norm is at most `maxnorm`."""
+    """The slices along an axis, each scaled down so that its p-norm is at most `maxnorm`.
+
+    >>> ag.renorm([[3.0, 4.0], [0.3, 0.4]], 2, 0, 1.0).numpy().round(4)
+    array([[0.6, 0.8],
+           [0.3, 0.4]], dtype=float32)
+    """
     x = ag.as_operand(input)
     place = axis("renorm", dim, x.ndim)
     if x.ndim < 2 or not p > 0 or not maxnorm >= 0:
@@ -59,6 +83,9 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
 def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
     """The integral of samples along an axis by the trapezoidal rule.
 
+    >>> ag.trapezoid([1.0, 3.0, 5.0]).item()
+    6.0
+
     Args:
         y: The samples.
         x: Where they stand, as they are or along the axis; None: `dx` apart.
@@ -70,7 +97,11 @@ def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
 
 
 def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-    """The running integral by the trapezoidal rule; arguments as of `trapezoid`."""
+    """The running integral by the trapezoidal rule; arguments as of `trapezoid`.
+
+    >>> ag.cumulative_trapezoid([1.0, 3.0, 5.0]).tolist()
+    [2.0, 6.0]
+    """
     parts, place = _areas("cumulative_trapezoid", y, x, dx, dim)
     return ag.cumsum(parts, place)
 

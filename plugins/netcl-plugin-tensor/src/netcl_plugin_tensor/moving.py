@@ -77,6 +77,9 @@ def _roll_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 def tril(input: Any, diagonal: int = 0) -> Any:
     """The lower triangle of matrices, with zeros above a diagonal.
 
+    >>> ag.tril([[1, 2], [3, 4]]).tolist()
+    [[1, 0], [3, 4]]
+
     Args:
         input: Matrices (..., rows, columns) of any dtype.
         diagonal: 0 is the main one; above it are positive numbers.
@@ -86,7 +89,11 @@ def tril(input: Any, diagonal: int = 0) -> Any:
 
 
 def triu(input: Any, diagonal: int = 0) -> Any:
-    """The upper triangle of matrices, with zeros below a diagonal; arguments as of `tril`."""
+    """The upper triangle of matrices, with zeros below a diagonal; arguments as of `tril`.
+
+    >>> ag.triu([[1, 2], [3, 4]]).tolist()
+    [[1, 2], [0, 4]]
+    """
     below, shift = _diagonals("triu", input, diagonal)
     return ag.where(ag.ge(below, shift), input, False)
 
@@ -109,6 +116,9 @@ def _diagonals(who: str, x: Any, diagonal: Any) -> tuple[Any, int]:
 
 def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """The differences of neighbours along an axis, `n` times over; of bools whether they differ.
+
+    >>> ag.diff([1.0, 4.0, 9.0]).tolist()
+    [3.0, 5.0]
 
     Args:
         input: A tensor of any dtype, with dimensions.
@@ -145,8 +155,13 @@ OPERATORS = (
         backward=_roll_backward,
         saves=(),
         implementations=(Implementation("roll", "strided copies of blocks", _plan_roll),),
-        doc="roll(x, shifts, dims=None): elements moved along axes; what leaves at one end comes "
-        "in at the other. Without dims the tensor is rolled as if it were flat.",
+        doc=(
+            "roll(x, shifts, dims=None): elements moved along axes; what leaves at one end comes "
+            "in at the other. Without dims the tensor is rolled as if it were flat."
+            "\n\n"
+            ">>> ag.roll([1, 2, 3], 1).tolist()\n"
+            "[3, 1, 2]"
+        ),
     ),
     composite(tril),
     composite(triu),

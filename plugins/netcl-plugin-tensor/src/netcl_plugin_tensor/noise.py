@@ -56,6 +56,9 @@ dropout3d = _channel_dropout(3, "(N, C, D, H, W) or (C, D, H, W)", 1)
 def alpha_dropout(x: Any, p: float = 0.5, training: bool = False) -> Any:
     """Set elements to SELU's saturation with probability p, then keep mean and variance.
 
+    >>> ag.alpha_dropout(nc.ones(5), 0.5).shape
+    (5,)
+
     Args:
         x: A floating tensor, whose elements have mean 0 and variance 1.
         p: The probability, 0 <= p <= 1.
@@ -67,7 +70,11 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = False) -> Any:
 
 
 def feature_alpha_dropout(x: Any, p: float = 0.5, training: bool = False) -> Any:
-    """`alpha_dropout` of whole channels of x (N, C, ...): of each all elements stay, or none."""
+    """`alpha_dropout` of whole channels of x (N, C, ...): of each all elements stay, or none.
+
+    >>> ag.feature_alpha_dropout(nc.ones(2, 3, 4, 4), 0.5).shape
+    (2, 3, 4, 4)
+    """
     return _alpha_dropout("feature_alpha_dropout", x, p, training, whole=True)
 
 
@@ -97,6 +104,10 @@ def gumbel_softmax(
     logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:
     """Samples of a categorical distribution with a gradient: softmax((logits + noise) / tau).
+
+    >>> y = ag.gumbel_softmax(nc.zeros(4, 3), hard=True)
+    >>> y.sum(1).numpy().round(3)
+    array([1., 1., 1., 1.], dtype=float32)
 
     Args:
         logits: Logarithms of weights, floating.

@@ -58,7 +58,11 @@ def layer_norm(
     bias: Any = None,
     eps: float = 1e-5,
 ) -> Any:
-    """`(x - mean) / sqrt(var + eps) * weight + bias` over the last axes (Ba et al. 2016)."""
+    """`(x - mean) / sqrt(var + eps) * weight + bias` over the last axes (Ba et al. 2016).
+
+    >>> ag.layer_norm([[1.0, 3.0]], 2).numpy().round(3)
+    array([[-1.,  1.]], dtype=float32)
+    """
     over = _trailing("layer_norm", x, normalized_shape)
     return _affine(_standardize(x, over, eps), weight, bias)
 
@@ -69,6 +73,9 @@ def rms_norm(
     """`x / sqrt(mean(x^2) + eps) * weight` over the last axes (Zhang, Sennrich 2019).
 
     `eps` None: the machine epsilon of x's dtype.
+
+    >>> ag.rms_norm(nc.tensor([[3.0, 4.0]]), 2).numpy().round(3)
+    array([[0.849, 1.131]], dtype=float32)
     """
     over = _trailing("rms_norm", x, normalized_shape)
     if eps is None and x.dtype not in EPSILON:

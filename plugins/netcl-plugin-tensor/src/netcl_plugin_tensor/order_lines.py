@@ -22,7 +22,11 @@ _Running = namedtuple("_Running", ("values", "indices"))
 
 
 def msort(input: Any) -> Any:
-    """The tensor in order along its first axis: `sort(x, 0).values`."""
+    """The tensor in order along its first axis: `sort(x, 0).values`.
+
+    >>> ag.msort([3.0, 1.0, 2.0]).tolist()
+    [1.0, 2.0, 3.0]
+    """
     return ag.sort(input, 0).values
 
 
@@ -90,7 +94,11 @@ def _quantile(who: str, input: Any, q: Any, dim: Any, keepdim: bool, how: str) -
 
 
 def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The middle element of what is not NaN; arguments and results as of `median`."""
+    """The middle element of what is not NaN; arguments and results as of `median`.
+
+    >>> ag.nanmedian([1.0, float("nan"), 3.0]).item()
+    1.0
+    """
     if dim is None:
         return nanmedian(ag.reshape(input, (-1,)), 0).values
     x, place, _ = line_of("nanmedian", input, dim)
@@ -107,6 +115,10 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     """A named tuple of the most frequent `values` along an axis, and the `indices` of their last.
 
     Of values that are as frequent the smallest is taken.
+
+    >>> value, place = ag.mode([2, 1, 2])
+    >>> value.item()
+    2
     """
     x, place, size = line_of("mode", input, dim)
     if not x.ndim:
@@ -136,12 +148,22 @@ def _scanned(x: Any, place: int, join: Callable[[Any, Any], Any]) -> Any:
 
 
 def cummax(input: Any, dim: int) -> Any:
-    """A named tuple of the running maxima along an axis, `values`, and their last `indices`."""
+    """A named tuple of the running maxima along an axis, `values`, and their last `indices`.
+
+    >>> values, places = ag.cummax([1.0, 3.0, 2.0], 0)
+    >>> values.tolist(), places.tolist()
+    ([1.0, 3.0, 3.0], [0, 1, 1])
+    """
     return _running("cummax", input, dim, ag.ge)
 
 
 def cummin(input: Any, dim: int) -> Any:
-    """A named tuple of the running minima along an axis, `values`, and their last `indices`."""
+    """A named tuple of the running minima along an axis, `values`, and their last `indices`.
+
+    >>> values, places = ag.cummin([3.0, 1.0, 2.0], 0)
+    >>> values.tolist(), places.tolist()
+    ([3.0, 1.0, 1.0], [0, 1, 1])
+    """
     return _running("cummin", input, dim, ag.le)
 
 
@@ -169,7 +191,11 @@ def _running(who: str, input: Any, dim: int, better: Callable[[Any, Any], Any]) 
 
 
 def logcumsumexp(input: Any, dim: int) -> Any:
-    """The logarithm of running sums of exp(x) along an axis, without overflow."""
+    """The logarithm of running sums of exp(x) along an axis, without overflow.
+
+    >>> ag.logcumsumexp([0.0, 0.0], 0).numpy().round(4)
+    array([0.    , 0.6931], dtype=float32)
+    """
     x = ag.as_operand(input)
     place = axis("logcumsumexp", dim, x.ndim)
     return _scanned(x, place, ag.logaddexp) if x.ndim else ag.clone(x)

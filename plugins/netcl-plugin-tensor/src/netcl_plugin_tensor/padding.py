@@ -99,8 +99,13 @@ CONSTANT: Final = Operator(
     saves=(),
     implementations=(Implementation("constant_pad_nd", "fill and strided copy", _plan_pad),),
     method=False,
-    doc="constant_pad_nd(input, pad, value=0): sizes before and after, last axis first; negative "
-    "sizes cut off.",
+    doc=(
+        "constant_pad_nd(input, pad, value=0): sizes before and after, last axis first; negative "
+        "sizes cut off."
+        "\n\n"
+        ">>> ag.constant_pad_nd([1.0, 2.0], (1, 1), 9.0).tolist()\n"
+        "[9.0, 1.0, 2.0, 9.0]"
+    ),
 )
 #: NumPy's name of a mode, and how much less than an axis its padding is at most.
 _MODES: Final = {"reflect": ("reflect", 1), "replicate": ("edge", None), "circular": ("wrap", 0)}

@@ -43,7 +43,11 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
 
 
 def argwhere(input: Any) -> Any:
-    """`nonzero`, under NumPy's name."""
+    """`nonzero`, under NumPy's name.
+
+    >>> ag.argwhere([[0, 1], [2, 0]]).tolist()
+    [[0, 1], [1, 0]]
+    """
     return nonzero(input)
 
 
@@ -51,6 +55,9 @@ def masked_select(input: Any, mask: Any) -> Any:
     """The elements where a mask of bool holds, in one dimension; both are broadcast.
 
     Raises DtypeError for a mask of another dtype.
+
+    >>> ag.masked_select([1.0, 2.0, 3.0], [True, False, True]).tolist()
+    [1.0, 3.0]
     """
     x = ag.as_operand(input)
     chosen = ag.as_operand(mask, x.device)
@@ -63,6 +70,9 @@ def masked_select(input: Any, mask: Any) -> Any:
 
 def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
     """`input` with the slices of `source`, times `alpha`, added at places along a dimension.
+
+    >>> ag.index_add([0.0, 0.0], 0, nc.tensor([1, 1]), nc.tensor([2.0, 3.0])).tolist()
+    [0.0, 5.0]
 
     Args:
         dim: The dimension.
@@ -77,14 +87,22 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
 
 
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
-    """`input` with the slices of `source` at places along a dimension."""
+    """`input` with the slices of `source` at places along a dimension.
+
+    >>> ag.index_copy([0.0, 0.0], 0, nc.tensor([1]), nc.tensor([5.0])).tolist()
+    [0.0, 5.0]
+    """
     x = ag.as_operand(input)
     copied = ag.as_operand(source, x.device)
     return ag.scatter(x, dim, everywhere(index, copied, dim), copied)
 
 
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
-    """`input` with one value, a number or a tensor without dimensions, at places of an axis."""
+    """`input` with one value, a number or a tensor without dimensions, at places of an axis.
+
+    >>> ag.index_fill([0.0, 0.0], 0, nc.tensor([1]), 7.0).tolist()
+    [0.0, 7.0]
+    """
     x = ag.as_operand(input)
     places = ag.as_operand(index, x.device)
     shape = [places.size if i == dim % max(x.ndim, 1) else n for i, n in enumerate(x.shape)]

@@ -21,7 +21,11 @@ from netcl_plugin_tensor.selecting import GATHER, TAKE
 
 
 def take(input: Any, index: Any) -> Any:
-    """Elements of the flattened tensor at places, in the shape of these: `x.flatten()[index]`."""
+    """Elements of the flattened tensor at places, in the shape of these: `x.flatten()[index]`.
+
+    >>> ag.take(nc.tensor([[1, 2], [3, 4]]), nc.tensor([3, 0])).tolist()
+    [4, 1]
+    """
     x = ag.as_operand(input)
     places = ag.as_operand(index, x.device)
     flat = ag.reshape(x, (-1,))
@@ -60,6 +64,10 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     """`input` with elements of `source`, one after the other, where a mask of bool holds.
 
     The mask is broadcast to the input; there are at least as many elements as it has places.
+
+    >>> mask = nc.tensor([True, False, True])
+    >>> ag.masked_scatter(nc.zeros(3), mask, nc.tensor([1.0, 2.0])).tolist()
+    [1.0, 0.0, 2.0]
     """
     x = ag.as_operand(input)
     chosen, values = ag.as_operand(mask, x.device), ag.as_operand(source, x.device)
@@ -81,6 +89,10 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
 
 def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     """Elements at places along an axis, where the index and the tensor are broadcast.
+
+    >>> x = nc.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> ag.take_along_dim(x, nc.tensor([[1], [0]]), dim=1).tolist()
+    [[2.0], [3.0]]
 
     Args:
         input: A tensor of any dtype.

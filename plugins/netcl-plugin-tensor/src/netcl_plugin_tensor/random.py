@@ -35,6 +35,10 @@ def rand(
 ) -> Any:
     """Uniform numbers of [0, 1).
 
+    >>> x = ag.rand(2, 3)
+    >>> x.shape, bool((x >= 0).all() & (x < 1).all())
+    ((2, 3), True)
+
     Args:
         sizes: The shape, as one tuple or as several ints; `()` for a single number.
         size: Or the shape by its name.
@@ -61,6 +65,9 @@ def randn(
     """Normal numbers of mean 0 and variance 1; the arguments are those of `rand`.
 
     By Box and Muller's transform (1958, "A Note on the Generation of Random Normal Deviates").
+
+    >>> ag.randn(2, 3).shape
+    (2, 3)
     """
     shape = _sizes("randn", sizes if size is None else (size,))
     return _drawn("normal", "randn", shape, dtype, device, requires_grad, generator=generator)
@@ -76,6 +83,10 @@ def randint(
     generator: Any = None,
 ) -> Any:
     """Whole numbers, all equally likely: `randint(high, size)` of 0 to before `high`.
+
+    >>> x = ag.randint(0, 10, (100,))
+    >>> x.min().item() >= 0, x.max().item() < 10
+    (True, True)
 
     Args:
         low: The least number; left out, 0.
@@ -98,6 +109,9 @@ def randperm(n: int, dtype: Any = None, device: Any = None, generator: Any = Non
     """The numbers 0 to before n in random order, int64 by default.
 
     It is the order of as many random words of 64 bits.
+
+    >>> sorted(ag.randperm(4).tolist())
+    [0, 1, 2, 3]
     """
     (count,) = plain_shape("randperm", n)
     words = -(2**63), 2**63 - 1
@@ -109,14 +123,22 @@ def randperm(n: int, dtype: Any = None, device: Any = None, generator: Any = Non
 def rand_like(
     input: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """`rand` of a tensor's shape, dtype and device."""
+    """`rand` of a tensor's shape, dtype and device.
+
+    >>> ag.rand_like(nc.zeros(2, 3)).shape
+    (2, 3)
+    """
     return rand(input.shape, requires_grad=requires_grad, **_alike(input, dtype, device))
 
 
 def randn_like(
     input: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """`randn` of a tensor's shape, dtype and device."""
+    """`randn` of a tensor's shape, dtype and device.
+
+    >>> ag.randn_like(nc.zeros(2, 3)).shape
+    (2, 3)
+    """
     return randn(input.shape, requires_grad=requires_grad, **_alike(input, dtype, device))
 
 
@@ -128,7 +150,11 @@ def randint_like(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """`randint` of a tensor's shape, dtype and device: `randint_like(x, high)` from 0 on."""
+    """`randint` of a tensor's shape, dtype and device: `randint_like(x, high)` from 0 on.
+
+    >>> ag.randint_like(nc.zeros(2, 3), 10).shape
+    (2, 3)
+    """
     if high is None:
         low, high = 0, low
     return randint(

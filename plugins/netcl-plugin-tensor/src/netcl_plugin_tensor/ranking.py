@@ -99,6 +99,12 @@ MIN_ALONG: Final = _along("min", False)
 def max(x: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The maximum of all elements, or along an axis with its index.
 
+    >>> ag.max([1.0, 3.0, 2.0]).item()
+    3.0
+    >>> values, places = ag.max([[1.0, 2.0], [3.0, 4.0]], dim=1)
+    >>> values.tolist(), places.tolist()
+    ([2.0, 4.0], [1, 1])
+
     Args:
         x: A tensor.
         dim: None: one 0-d tensor, over which ties share the gradient, as `amax`. An int: a named
@@ -119,6 +125,12 @@ def min(x: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) ->
     """The minimum of all elements, or along an axis with its index; arguments as of `max`.
 
     NaN counts as the smallest.
+
+    >>> ag.min([1.0, 3.0, 2.0]).item()
+    1.0
+    >>> values, places = ag.min([[1.0, 2.0], [3.0, 4.0]], dim=1)
+    >>> values.tolist(), places.tolist()
+    ([1.0, 3.0], [0, 0])
     """
     other = dim if isinstance(dim, Tensor) else other
     if other is not None:
@@ -159,9 +171,15 @@ TOPK: Final = Operator(
     implementations=(Implementation("topk", "line per item, or lines sorted", _plan),),
     results=RESULTS,
     parts=(ADD_AT_INDEX,),
-    doc="topk(x, k, dim=-1, largest=True, sorted=True): a named tuple of the k largest (or "
-    "smallest) `values` along an axis, the best first, and their `indices`; of equal ones the "
-    "first goes first, and NaN counts as the largest.",
+    doc=(
+        "topk(x, k, dim=-1, largest=True, sorted=True): a named tuple of the k largest (or "
+        "smallest) `values` along an axis, the best first, and their `indices`; of equal ones the "
+        "first goes first, and NaN counts as the largest."
+        "\n\n"
+        ">>> values, places = ag.topk([3.0, 1.0, 2.0], 2)\n"
+        ">>> values.tolist(), places.tolist()\n"
+        "([3.0, 2.0], [0, 2])"
+    ),
 )
 OPERATORS = (
     composite(max, parts=(MAX_ALONG,)),

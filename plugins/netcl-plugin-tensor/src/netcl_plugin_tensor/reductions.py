@@ -183,7 +183,9 @@ def _extreme(name: str, combine: Combine, numpy: Callable[..., Any]) -> Operator
         backward=_extreme_backward,
         implementations=(_implementation(name, _plan(combine)),),
         doc=f"{name}(x, dim=None, keepdim=False): the {name[1:]}imum over one, several or all "
-        "axes; NaN propagates, ties share the gradient.",
+        "axes; NaN propagates, ties share the gradient.\n\n"
+        f">>> ag.{name}([[1.0, 2.0], [2.0, 2.0]], dim=1).tolist()\n"
+        f"[{numpy([1.0, 2.0])}, 2.0]",
     )
 
 
@@ -196,8 +198,13 @@ OPERATORS = (
         backward=_sum_backward,
         saves=(),
         implementations=(_implementation("sum", _plan(SUM)),),
-        doc="sum(x, dim=None, keepdim=False, dtype=None): the sum over one, several or all axes, "
-        "in `dtype` if one is given; else integers and bools are summed in int64.",
+        doc=(
+            "sum(x, dim=None, keepdim=False, dtype=None): the sum over one, several or all axes, "
+            "in `dtype` if one is given; else integers and bools are summed in int64."
+            "\n\n"
+            ">>> ag.sum([[1.0, 2.0], [3.0, 4.0]], dim=1).tolist()\n"
+            "[3.0, 7.0]"
+        ),
     ),
     Operator(
         name="mean",
@@ -207,8 +214,13 @@ OPERATORS = (
         backward=_mean_backward,
         saves=(),
         implementations=(_implementation("mean", _plan(SUM, mean=True)),),
-        doc="mean(x, dim=None, keepdim=False, dtype=None): the mean over one, several or all axes, "
-        "in a floating dtype if one is given.",
+        doc=(
+            "mean(x, dim=None, keepdim=False, dtype=None): the mean over one, several or all axes, "
+            "in a floating dtype if one is given."
+            "\n\n"
+            ">>> ag.mean([[1.0, 2.0], [3.0, 4.0]], dim=0).tolist()\n"
+            "[2.0, 3.0]"
+        ),
     ),
     _extreme("amax", MAX, np.max),
     _extreme("amin", MIN, np.min),

@@ -77,7 +77,8 @@ def _arg(name: str, numpy: Callable[..., Any]) -> Operator:
         reference=reference,
         implementations=(Implementation(name, "line per item", _plan(name)),),
         doc=f"{name}(x, dim=None, keepdim=False): the index of the first {name[3:]}imum along an "
-        "axis, or of the flattened tensor; NaN counts as the extreme.",
+        "axis, or of the flattened tensor; NaN counts as the extreme.\n\n"
+        f">>> ag.{name}([2.0, 3.0, 1.0]).item()\n{numpy([2.0, 3.0, 1.0])}",
     )
 
 
@@ -116,7 +117,12 @@ OPERATORS = (
         backward=_cumsum_backward,
         saves=(),
         implementations=(Implementation("cumsum", "line per item", _plan("cumsum")),),
-        doc="cumsum(x, dim, reverse=False, dtype=None): running sums along an axis, of x in "
-        "`dtype` if one is given; else integers in int64.",
+        doc=(
+            "cumsum(x, dim, reverse=False, dtype=None): running sums along an axis, of x in "
+            "`dtype` if one is given; else integers in int64."
+            "\n\n"
+            ">>> ag.cumsum([1.0, 2.0, 3.0], dim=0).tolist()\n"
+            "[1.0, 3.0, 6.0]"
+        ),
     ),
 )

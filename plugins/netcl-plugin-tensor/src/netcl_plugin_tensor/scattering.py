@@ -63,6 +63,9 @@ def scatter(
 ) -> Any:
     """`input` with the elements of `src` at indices along an axis: out[index[i]] = src[i].
 
+    >>> ag.scatter(nc.zeros(3), 0, nc.tensor([2, 0]), nc.tensor([1.0, 5.0])).tolist()
+    [5.0, 0.0, 1.0]
+
     Args:
         input: A tensor of any dtype.
         dim: The axis; on all others an index keeps its own place.
@@ -87,6 +90,9 @@ def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     """`input` with the elements of `src` added at indices along an axis; arguments as of `scatter`.
 
     They are added in the order of the index, so that the result is the same every time.
+
+    >>> ag.scatter_add(nc.zeros(2), 0, nc.tensor([1, 1]), nc.tensor([1.0, 5.0])).tolist()
+    [0.0, 6.0]
     """
     return _scattered("scatter_add", _added, input, dim, index, src)
 

@@ -63,13 +63,20 @@ def searchsorted(sorted_sequence: Any, input: Any, *, out_int32: bool = False, r
 
 
 def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
-    """In which of the parts between sorted boundaries each value lies: `searchsorted`, turned."""
+    """In which of the parts between sorted boundaries each value lies: `searchsorted`, turned.
+
+    >>> ag.bucketize([1.0, 5.0], [0.0, 2.0, 4.0]).tolist()
+    [1, 3]
+    """
     return ag.searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False,
          invert: bool = False) -> Any:  # fmt: skip
     """Whether each element is one of others, by a search in these, sorted.
+
+    >>> ag.isin([1, 2, 3], [2]).tolist()
+    [False, True, False]
 
     Args:
         elements: A tensor of any dtype, or a number.
@@ -89,6 +96,9 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False,
 
 def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     """How many elements lie in each of so many parts of equal width; others are not counted.
+
+    >>> ag.histc([0.0, 1.0, 1.0, 2.0], 2, 0.0, 2.0).tolist()
+    [1.0, 3.0]
 
     Args:
         input: A floating tensor.
@@ -119,6 +129,9 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
 def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: bool = False,
                        dim: int | None = None) -> Any:  # fmt: skip
     """The elements, or slices along an axis, without those that equal the one before them.
+
+    >>> ag.unique_consecutive([1, 1, 2, 1]).tolist()
+    [1, 2, 1]
 
     Args:
         input: A tensor of any dtype.

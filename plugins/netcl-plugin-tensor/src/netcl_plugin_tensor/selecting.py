@@ -248,6 +248,9 @@ def embedding(
 ) -> Any:
     """Rows of `weight` (count, features) picked by class indices of any shape.
 
+    >>> ag.embedding(nc.tensor([[1, 0]]), nc.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[[3.0, 4.0], [1.0, 2.0]]]
+
     Args:
         input: Integers of any shape.
         weight: The rows.
@@ -285,6 +288,9 @@ def one_hot(x: Any, num_classes: int = -1) -> Any:
     """int64 of shape (*x.shape, num_classes) with 1 at the class index; -1: as many as needed.
 
     Raises AttributeValueError if an index is out of range.
+
+    >>> ag.one_hot([0, 2], 3).tolist()
+    [[1, 0, 0], [0, 0, 1]]
     """
     index = ag.as_operand(x)
     if index.dtype not in _INDICES:
@@ -311,6 +317,9 @@ def masked_fill(x: Any, mask: Any, value: float) -> Any:
     """`x` with `value`, in x's dtype, wherever the bool `mask` (broadcast to x) is set.
 
     Raises AttributeValueError for a value that is not whole where x is.
+
+    >>> ag.masked_fill([1.0, 2.0], [True, False], 0.0).tolist()
+    [0.0, 2.0]
     """
     dtype = str(getattr(x, "dtype", ""))
     if isinstance(value, (int, float)) and dtype in ("bool", *_INDICES):
@@ -325,10 +334,22 @@ OPERATORS = (
     _operator(
         "index_select",
         _bind_index_select,
-        "index_select(x, dim, index): slices of x along an axis, picked by a 1-D index.",
+        (
+            "index_select(x, dim, index): slices of x along an axis, picked by a 1-D index."
+            "\n\n"
+            ">>> ag.index_select([[1.0, 2.0], [3.0, 4.0]], 0, [1, 1]).tolist()\n"
+            "[[3.0, 4.0], [3.0, 4.0]]"
+        ),
     ),
     _operator(
-        "gather", _bind_gather, "gather(x, dim, index): out[i] = x at i with i[dim] = index[i]."
+        "gather",
+        _bind_gather,
+        (
+            "gather(x, dim, index): out[i] = x at i with i[dim] = index[i]."
+            "\n\n"
+            ">>> ag.gather([[1.0, 2.0], [3.0, 4.0]], 1, [[1], [0]]).tolist()\n"
+            "[[2.0], [3.0]]"
+        ),
     ),
     composite(embedding, ("input", "weight")),
     composite(one_hot),

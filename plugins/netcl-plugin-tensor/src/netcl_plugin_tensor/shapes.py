@@ -250,7 +250,10 @@ def _expand(name: str) -> Operator:
         bind=_bind_expand(name),
         backward=_expand_backward,
         view=_expand_view,
-        doc="expand(x, shape): x repeated along dimensions of size 1 and new leading ones.",
+        doc=(
+            "expand(x, shape): x repeated along dimensions of size 1 and new leading ones.\n\n"
+            f">>> ag.{name}(nc.rand(3, 1), (3, 4)).shape\n(3, 4)"
+        ),
     )
 
 
@@ -261,39 +264,87 @@ OPERATORS = (
         "reshape",
         _reshape,
         Geometry.reshaped,
-        "reshape(x, shape): the same elements, a view where strides can say so; a size may be -1.",
+        (
+            "reshape(x, shape): the same elements, a view where strides allow it; a size may be -1."
+            "\n\n"
+            ">>> ag.reshape(nc.rand(2, 6), (3, -1)).shape\n"
+            "(3, 4)"
+        ),
     ),
     _view(
         "flatten",
         _flatten,
         Geometry.reshaped,
-        "flatten(x, start_dim=0, end_dim=-1): dimensions made one.",
+        (
+            "flatten(x, start_dim=0, end_dim=-1): dimensions made one."
+            "\n\n"
+            ">>> ag.flatten(nc.rand(2, 3, 4), 1).shape\n"
+            "(2, 12)"
+        ),
     ),
     _view(
         "squeeze",
         _squeeze,
         _squeeze_view,
-        "squeeze(x, dim=None): without dimensions of size 1.",
+        (
+            "squeeze(x, dim=None): without dimensions of size 1."
+            "\n\n"
+            ">>> ag.squeeze(nc.rand(1, 3, 1)).shape\n"
+            "(3,)"
+        ),
     ),
     _view(
         "unsqueeze",
         _unsqueeze,
         _unsqueeze_view,
-        "unsqueeze(x, dim): with a new dimension of size 1.",
+        (
+            "unsqueeze(x, dim): with a new dimension of size 1."
+            "\n\n"
+            ">>> ag.unsqueeze(nc.rand(2, 3), 1).shape\n"
+            "(2, 1, 3)"
+        ),
     ),
-    _permute("permute", _bind_permute, "permute(x, dims): the dimensions in another order."),
+    _permute(
+        "permute",
+        _bind_permute,
+        (
+            "permute(x, dims): the dimensions in another order."
+            "\n\n"
+            ">>> ag.permute(nc.rand(2, 3, 4), (2, 0, 1)).shape\n"
+            "(4, 2, 3)"
+        ),
+    ),
     _permute(
         "transpose",
         _bind_transpose,
-        "transpose(x, dim0, dim1): two dimensions swapped; without axes all reversed.",
+        (
+            "transpose(x, dim0, dim1): two dimensions swapped; without axes all reversed."
+            "\n\n"
+            ">>> ag.transpose(nc.rand(2, 3, 4), 0, 2).shape\n"
+            "(4, 3, 2)"
+        ),
     ),
-    _permute("t", _bind_t, "t(x): the transpose of a matrix; a vector or a number as it is."),
+    _permute(
+        "t",
+        _bind_t,
+        (
+            "t(x): the transpose of a matrix; a vector or a number as it is."
+            "\n\n"
+            ">>> ag.t(nc.rand(2, 3)).shape\n"
+            "(3, 2)"
+        ),
+    ),
     composite(as_strided, ("input",), parts=(AS_STRIDED,)),
     Operator(
         "diagonal",
         _bind_diagonal,
         view=_diagonal_view,
-        doc="diagonal(x, offset=0, dim1=0, dim2=1): a view of a diagonal, as the last dimension.",
+        doc=(
+            "diagonal(x, offset=0, dim1=0, dim2=1): a view of a diagonal, as the last dimension."
+            "\n\n"
+            ">>> ag.diagonal([[1.0, 2.0], [3.0, 4.0]]).tolist()\n"
+            "[1.0, 4.0]"
+        ),
     ),
     Operator(
         "windows",

@@ -51,7 +51,11 @@ def ranked_backward(saved: Saved, grad: Tensor, _: Any) -> Sequence[Any]:
 
 
 def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    """The indices (int64) that put a tensor in order along an axis; arguments as of `sort`."""
+    """The indices (int64) that put a tensor in order along an axis; arguments as of `sort`.
+
+    >>> ag.argsort([3.0, 1.0, 2.0]).tolist()
+    [1, 2, 0]
+    """
     return ag.sort(input, dim, descending, stable).indices
 
 
@@ -66,9 +70,15 @@ OPERATORS = (
         implementations=(Implementation("sort", "stable sort of lines", plan_sort),),
         results=RESULTS,
         parts=(ADD_AT_INDEX,),
-        doc="sort(x, dim=-1, descending=False, stable=False): a named tuple of the `values` in "
-        "order along an axis and their `indices`; equal ones always keep their order, and NaN "
-        "counts as the largest.",
+        doc=(
+            "sort(x, dim=-1, descending=False, stable=False): a named tuple of the `values` in "
+            "order along an axis and their `indices`; equal ones always keep their order, and NaN "
+            "counts as the largest."
+            "\n\n"
+            ">>> values, places = ag.sort([3.0, 1.0, 2.0])\n"
+            ">>> values.tolist(), places.tolist()\n"
+            "([1.0, 2.0, 3.0], [1, 2, 0])"
+        ),
     ),
     composite(argsort, ("input",)),
 )

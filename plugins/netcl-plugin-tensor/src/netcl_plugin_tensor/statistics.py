@@ -99,6 +99,9 @@ def var(
 ) -> Any:
     """The variance over one, several or all axes: sum((x - mean)^2) / max(0, n - correction).
 
+    >>> ag.var([1.0, 2.0, 3.0]).item()
+    1.0
+
     Args:
         x: A floating tensor.
         dim: The axes; None: all. A bool: `unbiased`, over all axes.
@@ -157,12 +160,20 @@ def std(
     *,
     unbiased: bool | None = None,
 ) -> Any:
-    """The standard deviation: the square root of `var`, with the same arguments."""
+    """The standard deviation: the square root of `var`, with the same arguments.
+
+    >>> ag.std([1.0, 2.0, 3.0]).item()
+    1.0
+    """
     return _as_given(x, ag.sqrt(variance("std", x, dim, correction, keepdim, unbiased)))
 
 
 def logsumexp(x: Any, dim: Dims, keepdim: bool = False) -> Any:
-    """log(sum(exp(x))) over one or several axes, without overflow; of no elements -inf."""
+    """log(sum(exp(x))) over one or several axes, without overflow; of no elements -inf.
+
+    >>> ag.logsumexp([[0.0, 0.0]], dim=1).numpy().round(4)
+    array([0.6931], dtype=float32)
+    """
     shape = shape_of(x)
     over = axes("logsumexp", dim, len(shape))
     if not math.prod(shape[i] for i in over):
@@ -175,7 +186,11 @@ def logsumexp(x: Any, dim: Dims, keepdim: bool = False) -> Any:
 
 
 def l2_normalize(x: Any, dim: Dims = -1, eps: float = 1e-12) -> Any:
-    """`x / max(sqrt(sum(x^2)), eps)` along one or several axes."""
+    """`x / max(sqrt(sum(x^2)), eps)` along one or several axes.
+
+    >>> ag.l2_normalize([[3.0, 4.0]]).numpy().round(4)
+    array([[0.6, 0.8]], dtype=float32)
+    """
     over = axes("l2_normalize", dim, ndim_of(x))
     wide = ag.astype(x, wide_dtype(x)) if wide_dtype(x) else x
     norm = ag.sqrt(ag.sum(ag.square(wide), over, True))
@@ -190,8 +205,13 @@ OPERATORS = (
         reference=_reference_prod,
         backward=_prod_backward,
         implementations=(Implementation("prod", "tree reduction", _plan_prod),),
-        doc="prod(x, dim=None, keepdim=False, dtype=None): the product over one, several or all "
-        "axes, of x in `dtype` if one is given.",
+        doc=(
+            "prod(x, dim=None, keepdim=False, dtype=None): the product over one, several or all "
+            "axes, of x in `dtype` if one is given."
+            "\n\n"
+            ">>> ag.prod([[1.0, 2.0], [3.0, 4.0]], dim=1).tolist()\n"
+            "[2.0, 12.0]"
+        ),
     ),
     *(composite(function, ("x",)) for function in (var, std, logsumexp, l2_normalize)),
 )

@@ -31,15 +31,15 @@ REMOVABLE = ("programs", "tuning", "speed")
     type=click.Choice([*REMOVABLE, "all"]),
     is_flag=False,
     flag_value=REMOVABLE[0],
-    help="Remove built programs, or what is named.",
+    help="Remove built programs, or this.",
 )
 @_json
 @click.pass_context
 def cache(ctx: click.Context, empty: str | None, as_json: bool) -> None:
-    """Show the cache folder: what lies there, how much, and the bound; or make it empty.
+    """Show or empty the cache folder.
 
-    Other processes may go on: what they miss they make again. `tuning` and `speed` are
-    measurements, which nobody makes again by himself.
+    Other processes may keep running; they build again what they need. `tuning` and `speed` are
+    measurements, which are not repeated by themselves.
     """
     kinds = REMOVABLE if empty == "all" else tuple(filter(None, [empty]))
     ctx.exit(import_module("netcl_plugin_tools.cache.folder").show(kinds, as_json))
@@ -50,26 +50,33 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 @click.group()
 def catalogue() -> None:
-    """The market as a folder of files: pages to read, and an index that pip installs from."""
+    """Make pages and a package index of a folder of wheels."""
 
 
 @catalogue.command()
-@click.option("--wheels", type=_FOLDER, required=True, help="Where the wheels lie, at any depth.")
+@click.option("--wheels", type=_FOLDER, required=True, help="The folder of wheels, at any depth.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
     help="The folder to write; an earlier catalogue there is replaced.",
 )
-@click.option("--records", type=_FOLDER, help="Where records of checks and matrix cells lie.")
-@click.option("--url", default="", help="Where it will be published, for commands and the feed.")
-@click.option("--title", default="netcl catalogue", show_default=True)
+@click.option("--records", type=_FOLDER, help="The folder of records: checks and matrix cells.")
+@click.option("--url", default="", help="The address where it will be published.")
+@click.option(
+    "--title", default="netcl catalogue", show_default=True, help="The heading of its pages."
+)
 @click.option(
     "--owners",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Only wheels and records that its keys have signed.",
+    help="Take only wheels and records that keys in this file signed.",
 )
-@click.option("--other", "others", multiple=True, help="A distribution that is no plugin.")
+@click.option(
+    "--other",
+    "others",
+    multiple=True,
+    help="Also index this distribution, which is no plugin; repeatable.",
+)
 @_json
 @click.pass_context
 def build(
@@ -83,10 +90,10 @@ def build(
     others: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Write a static site and a package index of all wheels in a folder.
+    """Write a static site and a package index.
 
-    Wheels are read as zip files; nothing of them is imported. Exit code 1 when a wheel or
-    a record was refused: the catalogue is written without it and says so.
+    Wheels are read as zip files and never imported. Exit code 1: a wheel or a record was refused;
+    the catalogue is written without it.
     """
     work = import_module("netcl_plugin_tools.catalogue.build")  # Jinja, Pygments, Markdown
     ctx.exit(work.run(wheels, out, records, url, title, as_json, owners, others))
@@ -96,7 +103,7 @@ def build(
 @click.argument("target", metavar="FILE:FUNC")
 @_shapes
 @_dtype
-@click.option("--device", help="As NETCL_DEVICE.")
+@click.option("--device", help="A device, such as opencl:0.")
 @click.option(
     "--recorded", is_flag=True, help="Show the ops that one call records for its gradients."
 )
@@ -106,12 +113,12 @@ def build(
 @_json
 @click.pass_context
 def graph(ctx: click.Context, /, **options: Any) -> None:
-    """Show the kernels that a function of ops becomes under jit_compile.
+    """Show or time the kernels that a compiled function runs.
 
-    With --recorded it is called as it is, and shown is the graph that a backward pass goes
-    through. With --times floating inputs take gradients. Without --shapes the inputs are what
-    example_inputs() of the file returns: a list, or a dict by name. Exit code 1 when the
-    function raises or cannot be traced.
+    --recorded calls the function without the JIT and shows the graph for its gradients. With
+    --times, floating-point inputs get gradients. Without --shapes the inputs come from
+    example_inputs() in the file: a list, or a dict by name. Exit code 1: the function raises or
+    cannot be traced.
     """
     if options["as_dot"] and options["as_json"]:
         raise click.UsageError("--dot and --json: each is the whole of stdout", ctx)
@@ -129,27 +136,28 @@ def graph(ctx: click.Context, /, **options: Any) -> None:
 @_shapes
 @click.option("--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="An attribute of OP.")
 @_dtype
-@click.option("--device", help="As NETCL_DEVICE.")
-@click.option("--budget", default=60.0, show_default=True, help="For how many seconds, in all.")
-@click.option("--backward", is_flag=True, help="The gradients of what FUNC returns, too.")
-@click.option("--again", is_flag=True, help="Measure what has a record of yours, too.")
-@click.option("--forget", is_flag=True, help="Remove your records, of OP or all; measure nothing.")
+@click.option("--device", help="A device, such as opencl:0.")
+@click.option("--budget", default=60.0, show_default=True, help="Seconds to spend in all.")
+@click.option("--backward", is_flag=True, help="Also tune the gradients of FUNC.")
+@click.option("--again", is_flag=True, help="Measure again what you measured before.")
+@click.option("--forget", is_flag=True, help="Only remove your records, for OP or all.")
 @click.option(
     "--export",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="OUT.json",
-    help="Write your records, of OP or all, as a plugin ships them; measure nothing.",
+    help="Only write your records, for OP or all, to ship with a plugin.",
 )
 @_json
 @click.pass_context
 def tune(ctx: click.Context, /, **options: Any) -> None:
-    """Measure which settings of OP's kernels, or of those that FUNC runs, are the fastest here.
+    """Find the fastest kernel settings for this device.
 
-    Without --shapes OP is run with its conformance cases, and FUNC with what example_inputs() of
-    the file returns. Without a target: every op that has settings. What is found is recorded for
-    this device and counts from now on; Ctrl-C keeps what was measured.
+    Give an op, or a function to tune every kernel that it runs. Without a target every op with
+    settings is tuned. Without --shapes an op runs with its conformance cases, and a function with
+    example_inputs() in its file. Results are recorded and used from now on; Ctrl-C keeps those
+    that are finished.
 
-    Exit code 1 when nothing of it has settings.
+    Exit code 1: nothing has settings.
     """
     with usage_ends(ctx):
         ctx.exit(import_module("netcl_plugin_tools.tune.tuning").run(**options))
@@ -157,28 +165,28 @@ def tune(ctx: click.Context, /, **options: Any) -> None:
 
 @click.command()
 @click.option("--check", is_flag=True, help="Compare instead of writing.")
-@click.option("--out", metavar="FILE", help="The lock file.  [default: the one that holds here]")
-@click.option("--device", "devices", multiple=True, help="As NETCL_DEVICE.  [default: all]")
+@click.option("--out", metavar="FILE", help="The lock file.  [default: the one in force here]")
+@click.option("--device", "devices", multiple=True, help="A device; repeatable.  [default: all]")
 @click.option(
     "--strict/--no-strict",
     default=None,
-    help="Whether the file itself asks to be held strictly.  [default: as before]",
+    help="Whether the file makes differences an error.  [default: as before]",
 )
 @click.option(
     "--owners",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A market's owners file: name the key by which each plugin was signed.",
+    help="A market's owners file: also pin the key that signed each plugin.",
 )
 @click.option(
-    "--signatures", type=_FOLDER, help="Where the envelopes lie.  [default: beside the owners file]"
+    "--signatures", type=_FOLDER, help="The folder of envelopes.  [default: beside the owners file]"
 )
 @_json
 @click.pass_context
 def lock(ctx: click.Context, /, **options: Any) -> None:
-    """Write what is installed, chosen and rendered here into netcl.lock, or check it.
+    """Pin installed plugins, choices and kernels in netcl.lock.
 
-    Exit code of --check: 0 it fits, 1 it differs, 3 there is no lock file. A file that is no
-    lock, or one of a newer netcl, is never overwritten: exit code 3.
+    With --check, compare instead. Exit code of --check: 0 no difference, 1 differences, 3 no lock
+    file. A file that is no lock, or comes from a newer netcl, is never overwritten: exit code 3.
     """
     ctx.exit(import_module("netcl_plugin_tools.lock.run").run(**options))
 
@@ -188,7 +196,10 @@ def lock(ctx: click.Context, /, **options: Any) -> None:
 @_json
 @click.pass_context
 def enable(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Let the plugin NAME be loaded again, in the file of settings that holds here."""
+    """Load the plugin NAME again.
+
+    This changes the settings file in force here.
+    """
     with usage_ends(ctx):
         ctx.exit(import_module("netcl_plugin_tools.settings.switching").run(name, True, as_json))
 
@@ -198,9 +209,10 @@ def enable(ctx: click.Context, name: str, as_json: bool) -> None:
 @_json
 @click.pass_context
 def disable(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Have the plugin NAME not loaded, in the file of settings that holds here.
+    """Stop loading the plugin NAME.
 
-    NAME is a distribution, `netcl-plugin-` left out or not, a plugin, or both with a colon between.
+    This changes the settings file in force here. NAME is a distribution, with or without
+    `netcl-plugin-`, a plugin, or both with a colon between.
     """
     with usage_ends(ctx):
         ctx.exit(import_module("netcl_plugin_tools.settings.switching").run(name, False, as_json))
@@ -209,12 +221,20 @@ def disable(ctx: click.Context, name: str, as_json: bool) -> None:
 @click.command()
 @click.argument("op")
 @click.argument("choice", required=False)
-@click.option("--measured", is_flag=True, help="What is the fastest on this machine.")
-@click.option("--forget", is_flag=True, help="Leave OP to the rules again.")
-@click.option("--shapes", help="What to measure with, such as 32x784,784x10.")
-@click.option("--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="With --shapes.")
-@click.option("--dtype", default="float32", show_default=True, help="With --measured.")
-@click.option("--device", help="As NETCL_DEVICE, with --measured.")
+@click.option("--measured", is_flag=True, help="Choose the fastest on this machine.")
+@click.option("--forget", is_flag=True, help="Undo an earlier choice.")
+@click.option("--shapes", help="Shapes to measure with, such as 32x784,784x10.")
+@click.option(
+    "--attr",
+    "attrs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An attribute of OP, with --shapes.",
+)
+@click.option(
+    "--dtype", default="float32", show_default=True, help="The inputs' dtype, with --measured."
+)
+@click.option("--device", help="A device, such as opencl:0, with --measured.")
 @_json
 @click.pass_context
 def prefer(
@@ -227,11 +247,11 @@ def prefer(
     as_json: bool,
     **call: Any,
 ) -> None:
-    """Have CHOICE serve OP, in the file of settings that holds here and in netcl.lock.
+    """Choose which plugin or implementation computes OP.
 
-    CHOICE is a distribution or an implementation, as `netcl plugins why OP` lists them. With
-    --measured all candidates are timed as `netcl plugins bench OP` does it; what is not faster
-    by more than 5 % changes nothing.
+    This changes the settings file in force here, and netcl.lock. `netcl plugins why OP` lists the
+    choices. --measured times all candidates as `netcl plugins bench OP` and takes the fastest; a
+    gain of 5 % or less changes nothing.
     """
     with usage_ends(ctx):
         if [choice is not None, measured, forget].count(True) != 1:

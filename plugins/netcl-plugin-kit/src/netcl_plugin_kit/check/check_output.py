@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from netcl_core.cli import print_json, print_table
 from netcl_core.errors import TargetError, message
+from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.check import checking as check
 from netcl_plugin_kit.check import targets
 from netcl_plugin_kit.check.apart import PATIENCE
@@ -94,20 +94,8 @@ def _progress(*, quiet: bool) -> Iterator[tuple[Any, Callable[[str], None]]]:
     if not console.is_terminal:
         yield lambda *_: None, (lambda line: None) if quiet else partial(print, flush=True)
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-        yield (
-            lambda what, done, total: bar.update(
-                task, description=what, completed=done, total=total
-            ),
-            lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
-        )
+    with progress_bar(console) as told:
+        yield told, lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 # -- what is printed -------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
+from textwrap import fill
 
 import click
 
@@ -19,14 +20,23 @@ def _kind(ctx: click.Context, param: click.Parameter, name: str) -> RecordKind:
 
 
 def _listed() -> str:
-    width = max(map(len, SCAFFOLDS))
-    return "\n".join(f"  {name:{width}}  {kind.brings}" for name, kind in SCAFFOLDS.items())
+    width = max(map(len, SCAFFOLDS)) + 2
+    return "\n".join(
+        fill(
+            kind.brings, 78, initial_indent=f"  {name:{width}}", subsequent_indent=" " * (width + 2)
+        )
+        for name, kind in SCAFFOLDS.items()
+    )
 
 
 @click.command(epilog="\b\nKinds:\n" + _listed())
 @click.argument("name")
 @click.option(
-    "--kind", metavar="KIND", required=True, callback=_kind, help="What it brings; see below."
+    "--kind",
+    metavar="KIND",
+    required=True,
+    callback=_kind,
+    help="What the plugin brings; see below.",
 )
 @click.option(
     "--out",
@@ -34,11 +44,13 @@ def _listed() -> str:
     help="The project's folder.  [default: netcl-plugin-NAME]",
 )
 @click.option(
-    "--op", help="The name of what it brings: an op's, say.  [default: NAME with underscores]"
+    "--op",
+    help="The name of what it brings; for an implementation, the operator that it is for."
+    "  [default: NAME with underscores]",
 )
 @click.option("--author", help="For the licence and the metadata.  [default: the plugin's authors]")
 @click.option(
-    "--data-only", is_flag=True, help="Without Python: a manifest and templates. Ops alone."
+    "--data-only", is_flag=True, help="No Python, only a manifest and templates; for ops."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def new(
@@ -50,16 +62,16 @@ def new(
     data_only: bool,
     as_json: bool,
 ) -> None:
-    """Start a plugin: a folder with a small example that passes its own check.
+    """Start a plugin: a folder with an example that passes its check.
 
-    NAME is the plugin's name, such as swiglu, or its package's, netcl-plugin-swiglu. An
-    existing folder has to be empty. Exit code 2 when a name cannot be used, 3 when
-    the folder cannot be written.
+    NAME is the plugin's name, such as swiglu, or its package's, netcl-plugin-swiglu. An existing
+    folder has to be empty. Exit code 2: a name cannot be used. 3: the folder cannot be written.
     """
     if data_only and not kind.defined:
         able = " or ".join(name for name, each in SCAFFOLDS.items() if each.defined)
         raise click.BadParameter(f"--data-only needs --kind {able}; a {kind.scaffold} is code")
-    names = importlib.import_module("netcl_plugin_kit.new.names").chosen(name, kind, op)
+    naming = importlib.import_module("netcl_plugin_kit.new.names")
+    names = naming.chosen(name, kind, op)
     project = importlib.import_module("netcl_plugin_kit.new.project")
     folder = out or Path(names.distribution)
     files = project.create(folder, kind, names, author, data_only)
@@ -71,6 +83,7 @@ def new(
     first = project.first_files(kind, names, data_only)
     if as_json:
         data = {"distribution": names.distribution, "plugin": names.name, "op": names.op}
+        data |= {"operator": names.operator} if kind.name == "implementation" else {}
         data |= {
             "package": names.package,
             "kind": kind.scaffold,
@@ -79,6 +92,8 @@ def new(
         }
         print(json.dumps({**data, "files": files, "first": first, "next": steps}, indent=2))
         return
-    print(f"{folder}: {len(files)} files, with {names.op} as an example.\n")
+    example = names.operator == naming.EXAMPLE_OPERATOR
+    what = f"with {names.op} as an example" if example else f"for the operator {names.operator}"
+    print(f"{folder}: {len(files)} files, {what}.\n")
     print("Next:", *steps, sep="\n  ")
     print("\nThen make it yours:", *first, sep="\n  ")

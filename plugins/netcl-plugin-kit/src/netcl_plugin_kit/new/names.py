@@ -6,26 +6,30 @@ import keyword
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final, final
 
 import click
 from netcl_market.states import States
 from netcl_market.survey import survey
 
+from netcl_core.autograd import Operator
 from netcl_core.config import MARKET_PREFIX
 from netcl_core.errors import message
 from netcl_core.plugins.protocol import (
     CORE_PREFIX,
-    KINDS,
     SHORT_ROAD,
     RecordKind,
     canonical,
     catalogue,
+    registry,
     reserved,
 )
 
 #: Longer ones would not fit into the lines of the generated files.
 _LONGEST: Final = 24
+#: For which an implementation's project has working kernels as an example.
+EXAMPLE_OPERATOR: Final = "softmax"
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _OP: Final = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -40,12 +44,14 @@ class Names:
         distribution: What pip installs: `netcl-plugin-focal-loss`.
         package: What Python imports: `netcl_plugin_focal_loss`.
         op: What it brings, such as an op that is called as `ag.focal_loss`.
+        operator: The operator that an implementation is for; the others bring none.
     """
 
     name: str
     distribution: str
     package: str
     op: str
+    operator: str = EXAMPLE_OPERATOR
 
 
 def chosen(given: str, kind: RecordKind, op: str | None = None) -> Names:
@@ -56,9 +62,14 @@ def chosen(given: str, kind: RecordKind, op: str | None = None) -> Names:
         raise _refused(f"the name {given!r}", expected, "Try one like 'swiglu' or 'focal-loss'")
     distribution = MARKET_PREFIX + name
     _check_name(name, distribution)
-    chosen_op = name.replace("-", "_") if op is None else op
-    _check_op(chosen_op, kind)
-    return Names(name, distribution, distribution.replace("-", "_"), chosen_op)
+    package, own = distribution.replace("-", "_"), name.replace("-", "_")
+    if kind.name == "implementation":
+        _check_op(own, kind)
+        operator = EXAMPLE_OPERATOR if op is None else op
+        _check_operator(operator)
+        return Names(name, distribution, package, own, operator)
+    _check_op(own if op is None else op, kind)
+    return Names(name, distribution, package, own if op is None else op)
 
 
 def _check_name(name: str, distribution: str) -> None:
@@ -83,17 +94,23 @@ def _check_op(op: str, kind: RecordKind) -> None:
     if kind.face and op in reserved(kind.face):
         given = f"{kind.face}.{op} is the core's own"
         raise _refused(given, "a new name for the op", "Choose another with --op")
-    if kind.name == "implementation":
-        for provider, name in _existing(tuple(name for name, each in KINDS.items() if each.is_op)):
-            if name == op:
-                given = f"{op!r} is an op of {provider}, and the example's kernels are for softmax"
-                remedy = f"Choose one, such as --op {op}_lines, and change OPERATOR in the project"
-                raise _refused(given, "a name for the kernels", remedy)
     for provider, name in _existing(kind.rivals):
         if name == op:
             noun = "op" if kind.is_op else kind.scaffold
             given = f"the {noun} {op!r} exists: {provider} brings it"
             raise _refused(given, f"a new name for the {noun}", "Choose another with --op")
+
+
+def _check_operator(op: str) -> None:
+    """Raise unless somebody brings the operator that an implementation is to be for."""
+    row = registry.find_op(op)
+    if row is None:
+        near = get_close_matches(op, sorted(registry.op_names()), 1)
+        remedy = f"Did you mean --op {near[0]}?" if near else "`netcl plugins search` finds ops"
+        raise _refused(f"no installed plugin brings the op {op!r}", "an installed operator", remedy)
+    if not isinstance(row.record, Operator):
+        given = f"{op!r} is one C expression ({row.provider}), which has no implementations"
+        raise _refused(given, "an operator, such as softmax or rms_norm", "Choose it with --op")
 
 
 def _existing(kinds: Collection[str]) -> Iterator[tuple[str, str]]:

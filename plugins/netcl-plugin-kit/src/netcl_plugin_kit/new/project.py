@@ -19,7 +19,8 @@ import netcl_core as nc
 from netcl_core.config import templates
 from netcl_core.errors import NetclError, message
 from netcl_core.plugins.protocol import RecordKind
-from netcl_plugin_kit.new.names import Names
+from netcl_plugin_kit.new.names import EXAMPLE_OPERATOR, Names
+from netcl_plugin_kit.new.of_operator import facts_of
 
 _SUFFIX: Final = ".j2"
 #: Where a scaffold says that the source is, until its author does: an address of nobody's.
@@ -128,6 +129,7 @@ def _context(kind: RecordKind, names: Names, author: str) -> dict[str, Any]:
     major, minor, *_ = nc.__version__.split(".")
     return {
         **{field: getattr(names, field) for field in names.__slots__},
+        "facts": None if names.operator == EXAMPLE_OPERATOR else facts_of(names.operator),
         "kind": kind.name,
         "scaffold": kind.scaffold,
         "source": f"{EXAMPLE}/{names.distribution}",

@@ -16,6 +16,7 @@ from netcl_core.errors import ArgumentError, UnfitError, message
 from netcl_core.inspect.choices import functions, missing
 from netcl_core.inspect.data import Array
 from netcl_core.plugins.protocol import Offer, Row, registry
+from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.shapes import attribute, specs
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.racing import Contender, Raced, race
@@ -97,8 +98,12 @@ def measured(
         given = "the NumPy path, on which an op is its reference"
         raise ArgumentError(message(_WHO, given, "an OpenCL device"))
     named = dict(attribute(_WHO, each) for each in attrs)
-    with use_device(place):
-        calls = [(call, compared(row, call, place)) for call in _calls(op, shapes, named, dtype)]
+    calls: list[tuple[Call, Sequence[Candidate]]] = []
+    with use_device(place), progress_bar() as told:
+        wanted = list(_calls(op, shapes, named, dtype))
+        for number, call in enumerate(wanted):
+            told(f"{op}: {call}", number, len(wanted))
+            calls.append((call, compared(row, call, place)))
     for call, candidates in calls:
         times = [(x.provider, x.label, x.seconds) for x in candidates if x.seconds]
         records.write(op, place, dtype, call.name, call.shapes, times)

@@ -7,7 +7,6 @@ what is there is none and would be overwritten.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,8 @@ from netcl_market import lock as locks
 from netcl_market import lock_check
 from netcl_market.installed import core
 from netcl_market.lock import DevicePart, Lock, Pin
+from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.writing import write_text
-from rich.console import Console
-from rich.progress import Progress as Bar
 
 import netcl_core as nc
 from netcl_plugin_tools.lock.devices import part_of
@@ -59,15 +57,9 @@ def run(
 def gather(devices: Sequence[nc.Device]) -> Lock:
     """What a lock of the present installation says, for some devices."""
     parts: dict[str, DevicePart] = {}
-    with Bar(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("", total=len(devices))
-        for number, device in enumerate(devices):
-
-            def progress(what: str, done: int, total: int, number: int = number) -> None:
-                part = done / total if total else 1
-                bar.update(task, description=what, completed=number + part)
-
-            parts[locks.device_key(device)] = part_of(device, progress)
+    with progress_bar() as told:
+        for device in devices:
+            parts[locks.device_key(device)] = part_of(device, told)
     return Lock(pin(core()), {name: pin(one) for name, one in plugins().items()}, parts)
 
 

@@ -5,12 +5,13 @@ Exit codes: 0 ok, 1 findings, 2 usage, 3 the environment.
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
+
+from netcl_core.cli import print_json
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -19,35 +20,43 @@ _owners = click.option("--owners", type=_FILE, required=True, help="The market's
 
 @click.group()
 def market() -> None:
-    """Sign and verify wheels and records; take wheels in, publish and serve them."""
+    """Sign wheels, and run a market of your own."""
 
 
 @market.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-def key(file: Path) -> None:
-    """Write a new private key into FILE, and print the public one for the owners file.
+@_json
+def key(file: Path, as_json: bool) -> None:
+    """Write a new private key, and print the public one.
 
-    FILE is not encrypted and readable by you alone: keep it where a program that signs can read
-    it, and nobody else.
+    The public key belongs into the owners file. FILE is not encrypted, and readable by you alone:
+    keep it away from everybody else. A file that exists is never replaced.
     """
     try:
-        click.echo(_work().new_key(file))
+        public = _work().new_key(file)
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from error
+    print_json({"file": str(file), "public": public}) if as_json else click.echo(public)
 
 
 @market.command()
 @click.argument("files", nargs=-1, required=True, type=_FILE)
 @click.option(
-    "--key", "key_file", type=_FILE, required=True, help="As `netcl market key` wrote it."
+    "--key", "key_file", type=_FILE, required=True, help="A private key of `netcl market key`."
 )
-def sign(files: tuple[Path, ...], key_file: Path) -> None:
-    """Sign wheels, and records of checks that say which wheel was checked.
+@_json
+def sign(files: tuple[Path, ...], key_file: Path, as_json: bool) -> None:
+    """Sign wheels, or records of checks.
 
-    Beside each FILE its envelope is written, FILE.dsse.json. Nothing of a wheel is imported.
+    The signature of each FILE is written beside it, into FILE.dsse.json. Wheels are never imported.
     """
-    for file in files:
-        click.echo(str(_work().sign_file(file, key_file)))
+    rows = [
+        {"file": str(file), "envelope": str(_work().sign_file(file, key_file))} for file in files
+    ]
+    if as_json:
+        print_json(rows)
+    for row in () if as_json else rows:
+        click.echo(row["envelope"])
 
 
 @market.command()
@@ -56,15 +65,15 @@ def sign(files: tuple[Path, ...], key_file: Path) -> None:
 @_json
 @click.pass_context
 def verify(ctx: click.Context, files: tuple[Path, ...], owners: Path, as_json: bool) -> None:
-    """Say who signed wheels, and records in envelopes (*.dsse.json); 1 if somebody may not.
+    """Show who signed wheels and records.
 
-    A wheel is verified by the envelope beside it and the keys of its name's owners, a record by
-    those of the checkers.
+    A wheel is verified by the envelope beside it (*.dsse.json) and the keys of its owners, a record
+    in an envelope by the keys of the checkers. Exit code 1: a signature is missing or not allowed.
     """
     rows = _work().verified(files, owners)
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
-    for row in [] if as_json else rows:
+        print_json(rows)
+    for row in () if as_json else rows:
         click.echo(f"{row['file']}: " + (row["problem"] or f"signed by {row['by']}"))
     ctx.exit(1 if any(row["problem"] for row in rows) else 0)
 
@@ -76,16 +85,23 @@ _folder = click.argument("folder", metavar="MARKET", type=_MARKET)
 @market.command()
 @click.argument("file", type=_FILE)
 @click.option("--market", "folder", type=_MARKET, required=True, help="The market's folder.")
-@click.option("--key", "key_file", type=_FILE, required=True, help="The key of a checker.")
+@click.option(
+    "--key",
+    "key_file",
+    type=_FILE,
+    required=True,
+    help="A checker's private key, which signs the record.",
+)
 @click.option(
     "--level",
     type=click.Choice(["static", "run", "full"]),
     default="full",
     show_default=True,
-    help="How much of it is checked.",
+    help="How much to check.",
 )
-@click.option("--device", "devices", multiple=True, help="As NETCL_DEVICE.  [default: all]")
-@click.option("--source", type=_MARKET, help="Its project: it is built twice and compared.")
+@click.option("--device", "devices", multiple=True, help="A device; repeatable.  [default: all]")
+@click.option("--source", type=_MARKET, help="The wheel's project, to build twice and compare.")
+@_json
 @click.pass_context
 def submit(
     ctx: click.Context,
@@ -95,12 +111,18 @@ def submit(
     level: Any,
     devices: tuple[str, ...],
     source: Path | None,
+    as_json: bool,
 ) -> None:
-    """Take the wheel FILE into a market: verify, check in a sandbox, sign the record.
+    """Verify and check a wheel, and take it into a market.
 
-    Exit code 1, and nothing is taken in, when a check fails.
+    The check runs in a sandbox, and its record is signed. Exit code 1: a check failed, and nothing
+    was taken in.
     """
     failed, record = _serving().submit(file, folder, key_file, level, devices, source)
+    if as_json:
+        taken = None if record is None else str(record)
+        print_json({"wheel": file.name, "market": str(folder), "failed": failed, "record": taken})
+        ctx.exit(1 if failed else 0)
     for text in failed:
         click.echo(f"failed: {text}")
     if record is not None:
@@ -110,21 +132,31 @@ def submit(
 
 @market.command()
 @_folder
-@click.option("--url", default="", help="Where it will be, for commands and the feed.")
+@click.option("--url", default="", help="The address where it will be published.")
+@_json
 @click.pass_context
-def publish(ctx: click.Context, folder: Path, url: str) -> None:
-    """Write the catalogue and the index of MARKET into its folder `site`."""
-    ctx.exit(_serving().publish(folder, url))
+def publish(ctx: click.Context, folder: Path, url: str, as_json: bool) -> None:
+    """Write a market's pages and package index.
+
+    They go into the folder `site` of MARKET. Exit code 1: a file was refused.
+    """
+    ctx.exit(_serving().publish(folder, url, as_json))
 
 
 @market.command()
 @_folder
-@click.option("--host", default="127.0.0.1", show_default=True, help="Who may ask: this address.")
-@click.option("--port", default=8080, show_default=True)
-def serve(folder: Path, host: str, port: int) -> None:
-    """Publish MARKET and serve it: pip install --index-url http://HOST:PORT/simple/ NAME."""
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", default=8080, show_default=True, help="The port to listen on.")
+@_json
+def serve(folder: Path, host: str, port: int, as_json: bool) -> None:
+    """Publish a market and serve it over http.
+
+    Elsewhere: pip install --index-url http://HOST:PORT/simple/ NAME. Ctrl-C ends it.
+    """
     work = _serving()
-    work.publish(folder, f"http://{host}:{port}")
+    work.publish(folder, f"http://{host}:{port}", as_json)
+    if not as_json:
+        click.echo(f"serving {folder} at http://{host}:{port}/, until Ctrl-C")
     work.serve(folder, host, port)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from netcl_market.owners import read_owners
 from netcl_market.signing import SUFFIX
+from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.check.checking import check
 from netcl_plugin_kit.packages.wheel import insist_on_manifests, read_wheel
 from netcl_plugin_kit.testing.records import Level
@@ -54,7 +55,8 @@ def submit(
     built, problem = ("", "") if source is None else rebuilt(source, file)
     if problem:
         return [f"source: {problem}"], None
-    record = replace(check(str(file), level, devices), source=built)
+    with progress_bar() as told:
+        record = replace(check(str(file), level, devices, progress=told), source=built)
     failed = [f"{each.check}: {each.reason}" for each in record.outcomes if each.state == "failed"]
     if record.wheel_sha256 != wheel.sha256:
         failed.append("wheel: it changed while it was checked")
@@ -70,11 +72,13 @@ def submit(
     return [], noted
 
 
-def publish(market: Path, url: str = "", title: str = "netcl market") -> int:
+def publish(market: Path, url: str = "", as_json: bool = False) -> int:
     """Write the catalogue of a market; 1 if a file was refused."""
     owners, records = market / "owners.toml", market / "records"
     there = records if records.is_dir() else None
-    return build.run(market / "wheels", market / "site", there, url, title, False, owners)
+    return build.run(
+        market / "wheels", market / "site", there, url, "netcl market", as_json, owners
+    )
 
 
 def application(market: Path) -> Any:

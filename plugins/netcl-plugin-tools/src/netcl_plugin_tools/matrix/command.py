@@ -15,7 +15,7 @@ _FOLDER: Final = click.Path(exists=True, file_okay=False, resolve_path=True, pat
 _TARGET: Final = click.Path(file_okay=False, path_type=Path)
 _RUNTIMES: Final = ("intel", "pocl", "pocl-wheel", "oclgrind", "gpu", "numpy")
 _USUAL: Final = ("intel", "pocl", "oclgrind", "gpu", "numpy")
-_json: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, not tables.")
+_json: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
 def _part(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
@@ -29,22 +29,25 @@ def _part(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, 
 
 @click.group()
 def matrix() -> None:
-    """Check plugins with several cores, Pythons and OpenCL runtimes, and show it as a board."""
+    """Check plugins with several cores, Pythons and runtimes."""
 
 
 @matrix.command()
 @click.option("--cores", type=_FOLDER, required=True, help="Wheels of netcl-core.")
 @click.option(
-    "--plugins", type=_FOLDER, required=True, help="Wheels of plugins, and of those they need."
+    "--plugins",
+    type=_FOLDER,
+    required=True,
+    help="Wheels of plugins, and of the plugins that they need.",
 )
 @click.option(
     "--only",
     multiple=True,
     metavar="PLUGIN",
-    help="Check this; the others are there if needed.",
+    help="Check only this plugin; repeatable.",
 )
 @click.option(
-    "--records", type=_TARGET, required=True, help="Where each cell leaves a file; kept for ever."
+    "--records", type=_TARGET, required=True, help="The folder where each cell leaves a file."
 )
 @click.option(
     "--python",
@@ -52,7 +55,7 @@ def matrix() -> None:
     multiple=True,
     default=(f"{sys.version_info.major}.{sys.version_info.minor}",),
     show_default=True,
-    help="A version or a path; may be given several times.",
+    help="A version or a path; repeatable.",
 )
 @click.option(
     "--runtime",
@@ -61,17 +64,21 @@ def matrix() -> None:
     multiple=True,
     default=_USUAL,
     show_default=True,
-    help="May be given several times.",
+    help="An OpenCL runtime; repeatable.",
 )
 @click.option(
-    "--level", type=click.Choice(("static", "run", "full")), default="run", show_default=True
+    "--level",
+    type=click.Choice(("static", "run", "full")),
+    default="run",
+    show_default=True,
+    help="As in `netcl plugins check`.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(1),
     default=max(1, (os.cpu_count() or 1) // 2),
     show_default="half of the processors",
-    help="How many cells run at a time.",
+    help="Cells at a time.",
 )
 @click.option(
     "--timeout",
@@ -84,7 +91,7 @@ def matrix() -> None:
     "--rerun",
     type=click.Choice(("fail", "setup_error", "all")),
     multiple=True,
-    help="Run cells again that have a record of the same content in this state.",
+    help="Run cells again whose record has this state; repeatable.",
 )
 @click.option(
     "--shard",
@@ -92,23 +99,29 @@ def matrix() -> None:
     metavar="I/N",
     default="1/1",
     show_default=True,
-    help="Run the I-th of N parts; others run on other machines.",
+    help="Run the I-th of N parts.",
 )
-@click.option("--find-links", type=_FOLDER, multiple=True, help="A folder with third-party wheels.")
+@click.option(
+    "--find-links",
+    type=_FOLDER,
+    multiple=True,
+    help="A folder with third-party wheels; repeatable.",
+)
 @click.option(
     "--download/--offline",
     default=False,
     show_default="--offline",
-    help="Whether uv may fetch third-party wheels that are not there yet, as it is configured.",
+    help="Whether uv may fetch missing third-party wheels.",
 )
-@click.option("--index-url", default="", help="With --download: the index to fetch from.")
+@click.option("--index-url", default="", help="The index to fetch from, with --download.")
 @_json
 @click.pass_context
 def run(ctx: click.Context, /, **options: Any) -> None:
-    """Check every plugin with every core, Python and runtime, each cell on its own.
+    """Check every plugin with every core, Python and runtime.
 
-    Cells that have a record of the same wheels, Python, driver and level are not run again.
-    Exit code 1 when a cell failed, 3 when no cell could be run.
+    Each combination is a cell with an environment of its own. A cell with a record of the same
+    wheels, Python, driver and level is not run again. Exit code 1: a cell failed. 3: no cell could
+    be run.
     """
     if options["index_url"] and not options["download"]:
         raise click.UsageError("--index-url needs --download: nothing else uses the network", ctx)
@@ -122,15 +135,16 @@ def run(ctx: click.Context, /, **options: Any) -> None:
     type=_FOLDER,
     required=True,
     multiple=True,
-    help="What `netcl matrix run` left; may be given several times.",
+    help="A folder that `netcl matrix run` wrote; repeatable.",
 )
 @click.option("--out", type=_TARGET, required=True, help="The folder to write.")
 @_json
 @click.pass_context
 def report(ctx: click.Context, records: tuple[Path, ...], out: Path, as_json: bool) -> None:
-    """Write the board of all records, of every folder: pages, JUnit XML, badges, Markdown.
+    """Write a board of the records.
 
-    The latest record of a cell counts. Exit code 1 when a cell failed.
+    It has pages, JUnit XML, badges and Markdown. The latest record of a cell counts. Exit code 1: a
+    cell failed.
     """
     work = import_module("netcl_plugin_tools.matrix.report")
     ctx.exit(work.run(records, out, as_json))

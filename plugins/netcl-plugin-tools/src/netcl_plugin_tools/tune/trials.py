@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
@@ -86,11 +86,16 @@ class Trial:
         """How many times as fast as the default; 0 for what was not measured."""
         return self.default.seconds / one.seconds if math.isfinite(one.seconds) else 0.0
 
-    def measure(self, budget: float) -> None:
-        """Try combination after combination, then the best again, for some seconds."""
+    def measure(
+        self, budget: float, told: Callable[[int, int], None] = lambda done, total: None
+    ) -> None:
+        """Try combination after combination, then the best again, for some seconds.
+
+        `told` hears how many combinations were tried, and how many there are.
+        """
         end = time.perf_counter() + budget
         try:
-            self._try_all(end)
+            self._try_all(end, told)
             self._repeat(end)
         except KeyboardInterrupt:
             self.interrupted = True
@@ -108,12 +113,13 @@ class Trial:
 
     # -- how ---------------------------------------------------------------------------
 
-    def _try_all(self, end: float) -> None:
+    def _try_all(self, end: float, told: Callable[[int, int], None]) -> None:
         wanted: list[Array] = []
         buffers: dict[Any, list[Any]] = {}
         launched: set[Any] = set()
         candidates = list(self._candidates())
         for number, settings in enumerate(candidates):
+            told(number, len(candidates))
             if number > 1 and time.perf_counter() > end:
                 self.left = len(candidates) - number
                 return

@@ -7,9 +7,11 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
+from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.shapes import attribute
 from netcl_plugin_kit.testing.op_runs import run_op, tunable_ops, with_gradients
 from netcl_plugin_kit.writing import write_text
@@ -117,7 +119,9 @@ def _measured(
     end = time.perf_counter() + (budget if math.isfinite(budget) else 1e9)
     for number, trial in enumerate(trials):
         share = max(0.0, end - time.perf_counter()) / (len(trials) - number)
-        trial.measure(share)
+        what = f"{trial.place.implementation}, {number + 1} of {len(trials)}"
+        with progress_bar() as told:
+            trial.measure(share, partial(told, what))
         record = trial.record()
         tell(trial, record)
         yield trial, record
