@@ -61,10 +61,14 @@ def test_gpus_find_places_themselves(
         same(changed, copied)
     same(ag.nonzero(nc.tensor(x)), torch.tensor(x).nonzero())
     options = {"return_inverse": True, "return_counts": True}
-    for mine, other in zip(
-        ag.unique(nc.tensor(x), **options), torch.unique(torch.tensor(x), **options), strict=True
-    ):
-        same(mine, other)
+    whole = x.astype("int64")
+    for given in (x, whole, whole * 2**20, whole * 2**60, (whole * 2**29).astype("int32")):
+        for mine, other in zip(
+            ag.unique(nc.tensor(given), **options),
+            torch.unique(torch.tensor(given), **options),
+            strict=True,
+        ):
+            same(mine, other)
 
 
 @pytest.mark.parametrize("weights", [None, "float32", "float64", "int64"])

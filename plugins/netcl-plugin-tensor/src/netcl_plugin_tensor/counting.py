@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor, widened
+from netcl_core import DTYPES, Tensor, widened
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, whole
@@ -61,11 +61,13 @@ def unique(
 
 def _unique(x: Any, shape: tuple[int, ...], inverse: bool, counts: bool) -> Any:
     """`unique` of a vector on its device: where sorted values change, there is another one."""
-    ordered = ag.sort(x)
+    narrow, low = _narrowed(x)
+    ordered = ag.sort(narrow)
     changes = ag.ne(ordered.values[1:], ordered.values[:-1])
     starts = ag.cat([Tensor.ones((1,), "bool", x.device), changes])
     places = true_places(starts)
-    parts = [ag.index_select(ordered.values, 0, places)]
+    values = ag.index_select(ordered.values, 0, places)
+    parts = [values if narrow is x else ag.add(values.astype(x.dtype), low)]
     if inverse:
         number = ag.sub(ag.cumsum(starts, 0), 1)
         parts.append(ag.reshape(PUT(number, ordered.indices, number), shape))
@@ -73,6 +75,21 @@ def _unique(x: Any, shape: tuple[int, ...], inverse: bool, counts: bool) -> Any:
         ends = ag.cat([places[1:], Tensor.full((1,), x.size, "int64", x.device)])
         parts.append(ag.sub(ends, places))
     return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _narrowed(x: Any) -> tuple[Any, int]:
+    """Integers less the least of them, in a dtype of fewer bits if one holds them, and the least.
+
+    A sort takes a pass for some bits.
+    """
+    width = DTYPES[x.dtype].itemsize
+    if x.dtype not in ("int32", "int64"):
+        return x, 0
+    low, high = x.value.int_range()
+    for dtype in ("int16", "int32"):
+        if DTYPES[dtype].itemsize < width and high - low <= np.iinfo(dtype).max:
+            return ag.sub(x, low).astype(dtype), low
+    return x, 0
 
 
 def _counted(array: Any, x: Any) -> Tensor:
