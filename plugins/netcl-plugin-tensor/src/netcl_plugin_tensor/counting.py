@@ -61,13 +61,13 @@ def unique(
 
 def _unique(x: Any, shape: tuple[int, ...], inverse: bool, counts: bool) -> Any:
     """`unique` of a vector on its device: where sorted values change, there is another one."""
-    narrow, low = _narrowed(x)
+    narrow, moved = _narrowed(x)
     ordered = ag.sort(narrow)
     changes = ag.ne(ordered.values[1:], ordered.values[:-1])
     starts = ag.cat([Tensor.ones((1,), "bool", x.device), changes])
     places = true_places(starts)
     values = ag.index_select(ordered.values, 0, places)
-    parts = [values if narrow is x else ag.add(values.astype(x.dtype), low)]
+    parts = [values if narrow is x else ag.add(values.astype(x.dtype), moved)]
     if inverse:
         number = ag.sub(ag.cumsum(starts, 0), 1)
         parts.append(ag.reshape(PUT(number, ordered.indices, number), shape))
@@ -78,7 +78,7 @@ def _unique(x: Any, shape: tuple[int, ...], inverse: bool, counts: bool) -> Any:
 
 
 def _narrowed(x: Any) -> tuple[Any, int]:
-    """Integers less the least of them, in a dtype of fewer bits if one holds them, and the least.
+    """Integers moved into a dtype of fewer bits if one holds their range, and by how much.
 
     A sort takes a pass for some bits.
     """
@@ -87,8 +87,10 @@ def _narrowed(x: Any) -> tuple[Any, int]:
         return x, 0
     low, high = x.value.int_range()
     for dtype in ("int16", "int32"):
-        if DTYPES[dtype].itemsize < width and high - low <= np.iinfo(dtype).max:
-            return ag.sub(x, low).astype(dtype), low
+        least = int(np.iinfo(dtype).min)
+        by, fits = low - least, high - low < 2 ** (8 * DTYPES[dtype].itemsize)
+        if DTYPES[dtype].itemsize < width and fits and by <= np.iinfo(x.dtype).max:
+            return ag.sub(x, by).astype(dtype), by
     return x, 0
 
 

@@ -10,15 +10,15 @@ from netcl_core.autograd import Request
 from netcl_plugin_tensor.views import BITS
 
 TEMPLATE: Final = "tensor/radix_sort.cl.j2"
-#: Bits of a digit, and items of a group: of one that moves, and of one that adds up.
-_DIGIT: Final = 4
+#: Bits of a digit at most, and items of a group: as many as digits.
+_DIGIT: Final = 8
 _GROUP: Final = 256
-_SUMS: Final = 1024
+#: So many blocks an item adds up by itself.
+_FEW: Final = 16
 #: Neighbours of an item, where local memory has room for a group's keys and places.
 _EACH: Final = (16, 8, 4, 2)
-#: Lines that are worth a group each; and those from which on 16 passes are fewer than merges take.
+#: Lines that are worth a group each.
 _LONG: Final = 1 << 11
-_WIDE: Final = 1 << 18
 #: What counts elements of a line.
 _INT_MAX: Final = 1 << 31
 
@@ -30,7 +30,7 @@ def _each(device: Device, key_bytes: int) -> int:
         return 0
     fits = (
         each for each in _EACH
-        if (each + 1) * group * (key_bytes + 4) + group * 32 + 64 <= device.local_mem_bytes
+        if (each + 1) * group * (key_bytes + 4) + group * (32 + 4 + 4) <= device.local_mem_bytes
     )  # fmt: skip
     return next(fits, 0)
 
@@ -40,8 +40,7 @@ def is_radix_sorted(request: Request, bits: int | None = None) -> bool:
     x = request.inputs[0]
     size = x.shape[request.attrs["dim"]] if x.shape else 1
     wanted = bits or DTYPES[x.dtype].itemsize * 8
-    least = _LONG if wanted <= 32 else _WIDE
-    return least <= size < _INT_MAX and _each(request.device, 4 if wanted <= 32 else 8) > 0
+    return _LONG <= size < _INT_MAX and _each(request.device, 4 if wanted <= 32 else 8) > 0
 
 
 def _order_of(request: Request, bits: int | None) -> dict[str, Any]:
@@ -82,26 +81,31 @@ def plan_radix(request: Request, bits: int | None = None) -> Kernels:
     blocks = -(-size // (_GROUP * each))
     context = {**_order_of(request, bits), "group": _GROUP, "each": each}
     numbers = [("ulong", n) for n in (size, k, inner, inner, blocks)]
-    sums = min(_SUMS, request.device.max_work_group_size)
-    groups, counts = ((lines * blocks * _GROUP,), (_GROUP,)), ("scratch", 0)
-    adding = {"group": sums, "each": 1, "shift": 0}
+    groups, counts, totals = ((lines * blocks * _GROUP,), (_GROUP,)), ("scratch", 0), ("scratch", 1)
     passes = -(-wanted // _DIGIT)
+    width = -(-wanted // passes)
+    digits = 1 << width
+    rows, shared = lines * digits, blocks > _FEW
+    adding = {"group": _GROUP, "each": 1, "shift": 0, "width": width, "shared": shared}
+    sums = (rows if shared else -(-rows // _GROUP)) * _GROUP
+    starts = Kernel(TEMPLATE, "radix_starts",
+                    (counts, totals, ("ulong", blocks), ("ulong", rows)), (sums,), (_GROUP,),
+                    adding)  # fmt: skip
     given: Any = (("in", 0),)
     launches = []
     for i in range(passes):
         first, last = i == 0, i + 1 == passes
-        here = {**context, "first": first, "last": last, "shift": _DIGIT * i}
-        keys, origins = (("scratch", 1 + 2 * (i % 2)), ("scratch", 2 + 2 * (i % 2)))
+        here = {**context, "first": first, "last": last, "shift": width * i, "width": width}
+        keys, origins = (("scratch", 2 + 2 * (i % 2)), ("scratch", 3 + 2 * (i % 2)))
         source = given if first else (keys, origins)
         launches.append(Kernel(TEMPLATE, "radix_count", (source[0], counts, *numbers), *groups,
                                {**here, "last": False}))  # fmt: skip
-        launches.append(Kernel(TEMPLATE, "radix_starts", (counts, ("ulong", blocks)),
-                               (lines * sums,), (sums,), adding))  # fmt: skip
-        after = 1 + 2 * ((i + 1) % 2)
+        launches.append(starts)
+        after = 2 + 2 * ((i + 1) % 2)
         target = (("out", 0), ("out", 1)) if last else (("scratch", after), ("scratch", after + 1))
         read = (*(given if last and not first else ()), *source)
-        launches.append(Kernel(TEMPLATE, "radix_move", (*read, counts, *target, *numbers), *groups,
-                               here))  # fmt: skip
+        launches.append(Kernel(TEMPLATE, "radix_move", (*read, counts, totals, *target, *numbers),
+                               *groups, here))  # fmt: skip
     pair = (x.size * key_bytes, x.size * 4)
     needed = (pair * 2)[: 0 if passes == 1 else 4]
-    return Kernels(tuple(launches), (lines * blocks * 16 * 4, *needed))
+    return Kernels(tuple(launches), (lines * blocks * digits * 4, rows * 4, *needed))
