@@ -164,8 +164,8 @@ editable-when-strict lock netcl_market/lock_verification.py
 - if pin.editable and not strict:
 + if pin.editable:
 time-of-inode lock netcl_market/file_digests.py
-- return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
-+ return found.st_size, found.st_mtime_ns, found.st_mtime_ns, found.st_ino
+- return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
++ return stat.st_size, stat.st_mtime_ns, stat.st_mtime_ns, stat.st_ino
 devices-disagree lock netcl_market/lock.py
 - return said.pop() if len(said) == 1 else ()
 + return said.pop() if said else ()

@@ -119,7 +119,8 @@ def test_what_is_written(kind: str) -> None:
     package = folder / "src" / "netcl_plugin_tulip_bulb"
     table = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert table["authors"] == [{"name": 'Carl "L" Linné'}]
-    assert table["dependencies"] == [f"netcl-core>={nc.__version__},<0.2"]
+    policies = ["netcl-plugin-amp>=0.1,<0.2"] if kind == "amp-policy" else []
+    assert table["dependencies"] == [f"netcl-core>={nc.__version__},<0.2", *policies]
     assert 'Carl "L" Linné' in (folder / "LICENSE").read_text(encoding="utf-8")
     template = package / "templates" / "tulip_bulb.cl.j2"
     assert template.is_file() == ("templates" in SCAFFOLDS[kind].keys)

@@ -232,6 +232,7 @@ def _bind_unfold(x: Any, dimension: int, size: int, step: int) -> Any:
         raise AttributeValueError(
             message("windows", given, f"a size up to {most}, a step from 1 on")
         )
+    pace = min(pace, most + 1)  # of a longer step there is one window, too
     return (x,), {"dim": place, "size": width, "step": pace}
 
 
