@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import sys
 from typing import Any
 
 import numpy as np
@@ -251,3 +253,11 @@ def test_events_and_what_is_refused() -> None:
         nc.distributions.kl_divergence(few, many)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         nc.autograd.grad(gamma.rsample(), x, create_graph=True)
+
+
+def test_examples() -> None:
+    modules = {sys.modules[getattr(nc.distributions, name).__module__]
+               for name in nc.distributions.__all__ if name != "transforms"}  # fmt: skip
+    assert len(modules) == 7
+    for module in modules:
+        assert not doctest.testmod(module, extraglobs={"nc": nc}).failed

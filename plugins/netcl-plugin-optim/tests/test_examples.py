@@ -13,12 +13,14 @@ import netcl_core.autograd as ag
 from netcl_core import optim
 
 #: What needs none: errors, and what another name's example shows.
-WITHOUT = {"OptimizerStateError", "unscale_grads_"}
+WITHOUT = {"OptimizerStateError", "unscale_grads_", *(f"get_{kind}_{form}avg_fn" for kind in ("ema", "swa")
+            for form in ("", "multi_")), "update_bn"}  # fmt: skip
 PUBLIC = {
     name: getattr(face, name)
     for face in (
         optim,
         optim.lr_scheduler,
+        optim.swa_utils,
     )
     for name in face.__all__
     if not inspect.ismodule(getattr(face, name)) and name not in WITHOUT

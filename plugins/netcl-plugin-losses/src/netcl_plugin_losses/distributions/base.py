@@ -161,14 +161,6 @@ class Independent(Distribution):
     def entropy(self) -> Any:
         return summed(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
-    @property
-    def mean(self) -> Any:
-        return self.base_dist.mean
-
-    @property
-    def mode(self) -> Any:
-        return self.base_dist.mode
-
-    @property
-    def variance(self) -> Any:
-        return self.base_dist.variance
+    mean = property(lambda self: self.base_dist.mean)
+    mode = property(lambda self: self.base_dist.mode)
+    variance = property(lambda self: self.base_dist.variance)
