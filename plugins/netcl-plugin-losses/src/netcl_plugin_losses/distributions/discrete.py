@@ -205,7 +205,7 @@ class Categorical(_Outcomes):
             return ag.reshape(ag.transpose(ag.multinomial(rows, count, True)), shape)
 
     def log_prob(self, value: Any) -> Any:
-        (number,) = together(value)
+        (number,) = ag.as_operands(value)
         logits = self.logits
         shape = np.broadcast_shapes(number.shape, logits.shape[:-1])
         wide = ag.expand(logits, (*shape, logits.shape[-1]))
