@@ -33,7 +33,7 @@ def test_no_name_is_absent_without_a_sentence(name: str) -> None:
 def test_a_name_that_is_not_there_says_what_to_write() -> None:
     for code, said in (
         ("nc.hub.load('x')", "from_torch_state_dict"),
-        ("nc.nn.SyncBatchNorm(3)", "One device trains one model"),
+        ("nc.nn.Container()", "A module is nn.Module"),
         ("nc.cuda.Stream()", "one queue"),
         ("nc.geqrf", "nc.linalg has"),
         ("nc.ones(2).igamma", "scipy.special"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from collections.abc import Callable
 from typing import Any
 
@@ -148,3 +149,9 @@ def test_what_vmap_refuses_and_draws() -> None:
         autodiff.func.stack_module_state([nn.Linear(2, 2), nn.ReLU()])
     value, grads = autodiff.func.value_and_grad(lambda v: (v * v).sum())(nc.ones(2))
     assert value.item() == 2 and grads.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("module", [autodiff.func, autodiff.functional])
+def test_examples(module: Any) -> None:
+    names = {"nc": nc, "nn": nn, "autodiff": autodiff}
+    assert not doctest.testmod(module, extraglobs=names, optionflags=doctest.ELLIPSIS).failed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import sys
 from typing import Any
 
 import numpy as np
@@ -226,6 +228,19 @@ def test_transformed_distributions_and_mixtures() -> None:
         kl(p, q)
 
 
+def test_numbers_as_parameters() -> None:
+    """Whole numbers are floating ones, and numbers have the dtype of the tensors beside them."""
+    d = nc.distributions
+    for made in (d.Normal(0, 1), d.Gamma(2, 1), d.Uniform(0, 2), d.Poisson(4), d.LogNormal(0, 1),
+                 d.Binomial(5, 0.5), d.StudentT(3), d.Beta(1, nc.tensor(1))):  # fmt: skip
+        assert made.sample((2,)).dtype == made.log_prob(nc.ones(2)).dtype == "float32"
+    for dtype in ("float16", "float64") if nc.default_device().supports_fp64 else ("float16",):
+        made = d.Gamma(nc.full((2,), 2.0, dtype=dtype), 1)
+        x = made.sample()
+        assert {x.dtype, made.mean.dtype, made.log_prob(x).dtype} == {dtype}
+    assert d.Gamma(nc.ones(0), 1.0).rsample((2,)).shape == (2, 0)
+
+
 def test_events_and_what_is_refused() -> None:
     normal = nc.distributions.Normal(nc.zeros(2, 3), 1.0)
     joint = nc.distributions.Independent(normal, 1)
@@ -251,3 +266,11 @@ def test_events_and_what_is_refused() -> None:
         nc.distributions.kl_divergence(few, many)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         nc.autograd.grad(gamma.rsample(), x, create_graph=True)
+
+
+def test_examples() -> None:
+    modules = {sys.modules[getattr(nc.distributions, name).__module__]
+               for name in nc.distributions.__all__ if name != "transforms"}  # fmt: skip
+    assert len(modules) == 7
+    for module in modules:
+        assert not doctest.testmod(module, extraglobs={"nc": nc}).failed

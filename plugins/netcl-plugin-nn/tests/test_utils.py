@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import netcl_core as nc
-from netcl_core import nn, optim
+from netcl_core import nn
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError
 
 torch = pytest.importorskip("torch")
@@ -134,7 +134,7 @@ def chains(t: Any) -> tuple[Any, ...]:
 
     made = t.nn.Linear(3, 3)
     made.weight.data.copy_(t.tensor(WEIGHTS["4x3"][:3]))
-    optimizer = t.optim.SGD(made.parameters(), lr=0.1)
+    weight = made.weight
     p.register_parametrization(made, "weight", Skew())
     made.weight = t.tensor([[0.0, 0.3, 0.1], [-0.3, 0.0, 0.2], [-0.1, -0.2, 0.0]])
     first = made.weight.detach().clone()
@@ -145,9 +145,10 @@ def chains(t: Any) -> tuple[Any, ...]:
     assert len(calls) == 1
     made.bias.data.zero_()
     for _ in range(3):
-        optimizer.zero_grad()
+        weight.grad = None  # the parameter is the same one, so that optimizers keep it
         ((made(t.tensor(WEIGHTS["4x3"])) - 1) ** 2).mean().backward()
-        optimizer.step()
+        with t.no_grad():
+            weight.sub_(0.1 * weight.grad)
     assert p.is_parametrized(made) and not p.is_parametrized(made, "bias")
     assert p.type_before_parametrizations(made) is t.nn.Linear and "ParametrizedLinear" in repr(
         made
@@ -214,10 +215,6 @@ def test_what_is_refused() -> None:
         p.remove_parametrizations(made, "weight", leave_parametrized=False)
     with pytest.raises(AttributeValueError, match="orthogonal_map"):
         nn.utils.parametrizations.orthogonal(layer(nc, "4x3"), orthogonal_map="x")
-    norm = nn.utils.get_total_norm([nc.tensor([3.0]), nc.tensor([4.0])])
-    made.bias.grad = nc.full((4,), 10.0)
-    nn.utils.clip_grads_with_norm_(made.parameters(), 1.0, norm)
-    np.testing.assert_allclose(made.bias.grad.numpy(), 2.0, rtol=1e-6)
 
 
 def test_buffers_and_batch_norms_of_several_processes() -> None:
@@ -232,43 +229,3 @@ def test_buffers_and_batch_norms_of_several_processes() -> None:
     x = nc.tensor(X[0, :, 0, :3])
     wanted = nn.BatchNorm1d(4)(made[0](x))
     np.testing.assert_allclose(made(x).detach().numpy(), wanted.detach().numpy(), atol=1e-6)
-
-
-def averaged(t: Any, how: str) -> list[Any]:
-    """Means of a model in training, with a schedule; then the batch norm's statistics anew."""
-    u = t.optim.swa_utils
-    model = t.nn.Sequential(layer(t, "4x3"), t.nn.BatchNorm1d(4))
-    options = {"swa": {},
-               "ema": {"multi_avg_fn": u.get_ema_multi_avg_fn(0.9), "use_buffers": True},
-               "own": {"avg_fn": lambda mean, now, count: 0.3 * mean + 0.7 * now}}  # fmt: skip
-    means = u.AveragedModel(model, **options[how])
-    optimizer = t.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
-    schedule = u.SWALR(optimizer, 0.05, 3, {"swa": "cos", "ema": "linear", "own": "cos"}[how])
-    x, rates = t.tensor(X[0, :, 0, :3]), []
-    for _ in range(5):
-        optimizer.zero_grad()
-        ((model(x) - 1) ** 2).mean().backward()
-        optimizer.step()
-        means.update_parameters(model)
-        schedule.step()
-        rates += schedule.get_last_lr()
-    if how != "ema":
-        u.update_bn([(x, 0), (x * 2, 1)], means)
-    assert means.training and means.n_averaged.item() == 5
-    return [
-        t.tensor(rates),
-        *means.eval().state_dict().values(),
-        means(x),
-        list(means.state_dict()),
-    ]
-
-
-@pytest.mark.parametrize("how", ["swa", "ema", "own"])
-def test_averaged_models(how: str) -> None:
-    *ours, mine = averaged(nc, how)
-    *theirs, names = averaged(torch, how)
-    assert sorted(mine) == sorted(names)
-    for name, a, b in zip(["rates", *names, "result"], ours, theirs, strict=True):
-        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), atol=1e-5, err_msg=name)
-    with pytest.raises(AttributeValueError, match="anneal_strategy"):
-        optim.swa_utils.SWALR(optim.SGD([nc.ones(1, requires_grad=True)], 1.0), 0.1, 1, "sin")

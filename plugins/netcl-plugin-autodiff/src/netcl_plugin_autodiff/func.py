@@ -27,7 +27,7 @@ def functional_call(
 
     >>> layer = nn.Linear(2, 1, bias=False)
     >>> autodiff.func.functional_call(layer, {"weight": nc.tensor([[1.0, 2.0]])}, nc.ones(1, 2))
-    Tensor([[3.]], shape=(1, 1), dtype=float32, device=..., grad_fn=<linear>)
+    Tensor([[3.]], shape=(1, 1), dtype=float32, device=...)
 
     Args:
         module: An nn.Module.

@@ -169,7 +169,7 @@ class SyncBatchNorm(_BatchNorm):
 
     >>> net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
     >>> nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]
-    SyncBatchNorm(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+    SyncBatchNorm(4, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
 
     Arguments and buffers as of BatchNorm1d. In one process it is that. Among several it raises
     NotImplementedError in training: each process would see its own batch.
@@ -188,8 +188,10 @@ class SyncBatchNorm(_BatchNorm):
         process_group: Any = None,
         device: Any = None,
         dtype: Any = "float32",
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        settings = (eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, *settings, bias=bias)
 
     def forward(self, input: Any) -> Any:
         if self.training and _processes() > 1:

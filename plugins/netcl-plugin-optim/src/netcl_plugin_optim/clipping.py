@@ -86,7 +86,14 @@ def _norm_of(who: str, found: list[Tensor], norm_type: float, finite: bool) -> T
 def clip_grads_with_norm_(
     parameters: Any, max_norm: float, total_norm: Tensor, foreach: Any = None
 ) -> None:
-    """Scale the gradients of all parameters as `clip_grad_norm_` does, by a norm that is known."""
+    """Scale the gradients of all parameters as `clip_grad_norm_` does, by a norm that is known.
+
+    >>> w = nc.zeros(2, requires_grad=True)
+    >>> w.grad = nc.tensor([3.0, 4.0])
+    >>> optim.clip_grads_with_norm_([w], 1.0, optim.get_total_norm([w.grad]))
+    >>> w.grad.numpy().round(3)
+    array([0.6, 0.8], dtype=float32)
+    """
     who = "clip_grads_with_norm_"
     max_norm, found = _number(who, "max_norm", max_norm), _gradients(who, parameters)
     if found:

@@ -118,10 +118,13 @@ class Distribution:
 
 
 def together(*given: Any) -> list[Any]:
-    """Parameters as tensors of one shape."""
+    """Parameters as floating tensors of one shape; numbers have the dtype of the tensors."""
+    floats = [isinstance(x, nc.Tensor) and nc.DTYPES[x.dtype].floating for x in given]
+    kind = next((x.dtype for x, keeps in zip(given, floats, strict=True) if keeps), "float32")
     found = ag.as_operands(*given)
     shape = np.broadcast_shapes(*(x.shape for x in found))
-    return [ag.expand(x, shape) for x in found]
+    return [ag.expand(x if keeps else x.astype(kind), shape)
+            for x, keeps in zip(found, floats, strict=True)]  # fmt: skip
 
 
 def summed(x: Any, count: int) -> Any:
@@ -161,14 +164,6 @@ class Independent(Distribution):
     def entropy(self) -> Any:
         return summed(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
-    @property
-    def mean(self) -> Any:
-        return self.base_dist.mean
-
-    @property
-    def mode(self) -> Any:
-        return self.base_dist.mode
-
-    @property
-    def variance(self) -> Any:
-        return self.base_dist.variance
+    mean = property(lambda self: self.base_dist.mean)
+    mode = property(lambda self: self.base_dist.mode)
+    variance = property(lambda self: self.base_dist.variance)

@@ -26,13 +26,8 @@ class _Located(Distribution):
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self._set(loc, scale)
 
-    @property
-    def mean(self) -> Any:
-        return self.loc
-
-    @property
-    def mode(self) -> Any:
-        return self.loc
+    mean = property(lambda self: self.loc)
+    mode = property(lambda self: self.loc)
 
     def _standard(self, value: Any) -> Any:
         return (value - self.loc) / self.scale
@@ -65,9 +60,7 @@ class Normal(_Located):
     def icdf(self, value: Any) -> Any:
         return self.loc + self.scale * ag.erfinv(2 * value - 1) * math.sqrt(2)
 
-    @property
-    def variance(self) -> Any:
-        return self.scale**2
+    variance = property(lambda self: self.scale**2)
 
 
 class HalfNormal(Distribution):
@@ -99,17 +92,9 @@ class HalfNormal(Distribution):
     def icdf(self, value: Any) -> Any:
         return self._normal().icdf((value + 1) / 2)
 
-    @property
-    def mean(self) -> Any:
-        return self.scale * math.sqrt(2 / math.pi)
-
-    @property
-    def mode(self) -> Any:
-        return ag.zeros_like(self.scale)
-
-    @property
-    def variance(self) -> Any:
-        return self.scale**2 * (1 - 2 / math.pi)
+    mean = property(lambda self: self.scale * math.sqrt(2 / math.pi))
+    mode = property(lambda self: ag.zeros_like(self.scale))
+    variance = property(lambda self: self.scale**2 * (1 - 2 / math.pi))
 
 
 class Laplace(_Located):
@@ -129,9 +114,7 @@ class Laplace(_Located):
         u = value - 0.5
         return self.loc - self.scale * ag.sign(u) * ag.log1p(-2 * ag.abs(u))
 
-    @property
-    def variance(self) -> Any:
-        return 2 * self.scale**2
+    variance = property(lambda self: 2 * self.scale**2)
 
 
 class Cauchy(_Located):
@@ -149,13 +132,8 @@ class Cauchy(_Located):
     def icdf(self, value: Any) -> Any:
         return ag.tan(math.pi * (value - 0.5)) * self.scale + self.loc
 
-    @property
-    def mean(self) -> Any:
-        return ag.full_like(self.loc, math.nan)
-
-    @property
-    def variance(self) -> Any:
-        return ag.full_like(self.loc, math.inf)
+    mean = property(lambda self: ag.full_like(self.loc, math.nan))
+    variance = property(lambda self: ag.full_like(self.loc, math.inf))
 
 
 class Gumbel(_Located):
@@ -174,13 +152,8 @@ class Gumbel(_Located):
     def icdf(self, value: Any) -> Any:
         return self.loc - self.scale * ag.log(-ag.log(value))
 
-    @property
-    def mean(self) -> Any:
-        return self.loc + self.scale * EULER
-
-    @property
-    def variance(self) -> Any:
-        return math.pi**2 / 6 * self.scale**2
+    mean = property(lambda self: self.loc + self.scale * EULER)
+    variance = property(lambda self: math.pi**2 / 6 * self.scale**2)
 
 
 class Uniform(Distribution):
@@ -210,17 +183,9 @@ class Uniform(Distribution):
     def icdf(self, value: Any) -> Any:
         return self.low + value * (self.high - self.low)
 
-    @property
-    def mean(self) -> Any:
-        return (self.low + self.high) / 2
-
-    @property
-    def mode(self) -> Any:
-        return ag.full_like(self.low, math.nan)
-
-    @property
-    def variance(self) -> Any:
-        return (self.high - self.low) ** 2 / 12
+    mean = property(lambda self: (self.low + self.high) / 2)
+    mode = property(lambda self: ag.full_like(self.low, math.nan))
+    variance = property(lambda self: (self.high - self.low) ** 2 / 12)
 
 
 class Exponential(Distribution):
@@ -248,14 +213,6 @@ class Exponential(Distribution):
     def icdf(self, value: Any) -> Any:
         return -ag.log1p(-value) / self.rate
 
-    @property
-    def mean(self) -> Any:
-        return 1 / self.rate
-
-    @property
-    def mode(self) -> Any:
-        return ag.zeros_like(self.rate)
-
-    @property
-    def variance(self) -> Any:
-        return self.rate**-2
+    mean = property(lambda self: 1 / self.rate)
+    mode = property(lambda self: ag.zeros_like(self.rate))
+    variance = property(lambda self: self.rate**-2)

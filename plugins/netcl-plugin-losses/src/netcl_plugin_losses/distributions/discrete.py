@@ -77,17 +77,13 @@ class Bernoulli(_Discrete):
     def entropy(self) -> Any:
         return ag.softplus(self.logits) - self.probs * self.logits
 
-    @property
-    def mean(self) -> Any:
-        return self.probs
+    mean = property(lambda self: self.probs)
 
     @property
     def mode(self) -> Any:
         return ag.where(ag.eq(self.probs, 0.5), math.nan, ag.ge(self.probs, 0.5).astype("float32"))
 
-    @property
-    def variance(self) -> Any:
-        return self.probs * (1 - self.probs)
+    variance = property(lambda self: self.probs * (1 - self.probs))
 
 
 class Geometric(_Discrete):
@@ -106,17 +102,9 @@ class Geometric(_Discrete):
     def entropy(self) -> Any:
         return (ag.softplus(self.logits) - self.probs * self.logits) / self.probs
 
-    @property
-    def mean(self) -> Any:
-        return 1 / self.probs - 1
-
-    @property
-    def mode(self) -> Any:
-        return ag.zeros_like(self.probs)
-
-    @property
-    def variance(self) -> Any:
-        return (1 / self.probs - 1) / self.probs
+    mean = property(lambda self: 1 / self.probs - 1)
+    mode = property(lambda self: ag.zeros_like(self.probs))
+    variance = property(lambda self: (1 / self.probs - 1) / self.probs)
 
 
 class Binomial(_Discrete):
@@ -153,13 +141,8 @@ class Binomial(_Discrete):
         logs = self.log_prob(self._support())
         return -ag.sum(ag.exp(logs) * logs, 0)
 
-    @property
-    def mean(self) -> Any:
-        return self.total_count * self.probs
-
-    @property
-    def variance(self) -> Any:
-        return self.mean * (1 - self.probs)
+    mean = property(lambda self: self.total_count * self.probs)
+    variance = property(lambda self: self.mean * (1 - self.probs))
 
 
 class Poisson(Distribution):
@@ -179,17 +162,9 @@ class Poisson(Distribution):
         (k,) = ag.as_operands(value)
         return ag.xlogy(k, self.rate) - self.rate - ag.lgamma(k + 1)
 
-    @property
-    def mean(self) -> Any:
-        return self.rate
-
-    @property
-    def mode(self) -> Any:
-        return ag.floor(self.rate)
-
-    @property
-    def variance(self) -> Any:
-        return self.rate
+    mean = property(lambda self: self.rate)
+    mode = property(lambda self: ag.floor(self.rate))
+    variance = property(lambda self: self.rate)
 
 
 class _Outcomes(_Discrete):
@@ -230,7 +205,7 @@ class Categorical(_Outcomes):
             return ag.reshape(ag.transpose(ag.multinomial(rows, count, True)), shape)
 
     def log_prob(self, value: Any) -> Any:
-        (number,) = together(value)
+        (number,) = ag.as_operands(value)
         logits = self.logits
         shape = np.broadcast_shapes(number.shape, logits.shape[:-1])
         wide = ag.expand(logits, (*shape, logits.shape[-1]))
@@ -240,9 +215,7 @@ class Categorical(_Outcomes):
     def entropy(self) -> Any:
         return -ag.sum(self.probs * self.logits, -1)
 
-    @property
-    def mode(self) -> Any:
-        return ag.argmax(self.probs, -1)
+    mode = property(lambda self: ag.argmax(self.probs, -1))
 
 
 class OneHotCategorical(Categorical):
@@ -300,10 +273,5 @@ class Multinomial(_Outcomes):
         ways = ag.sum(ag.exp(each.log_prob(support)) * ag.lgamma(support + 1), (0, -1))
         return n * self._one().entropy() - math.lgamma(n + 1) + ways
 
-    @property
-    def mean(self) -> Any:
-        return self.total_count * self.probs
-
-    @property
-    def variance(self) -> Any:
-        return self.mean * (1 - self.probs)
+    mean = property(lambda self: self.total_count * self.probs)
+    variance = property(lambda self: self.mean * (1 - self.probs))

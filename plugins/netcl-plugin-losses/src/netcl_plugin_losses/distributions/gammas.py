@@ -126,17 +126,9 @@ class Gamma(Distribution):
         a = self.concentration
         return a - ag.log(self.rate) + ag.lgamma(a) + (1 - a) * ag.digamma(a)
 
-    @property
-    def mean(self) -> Any:
-        return self.concentration / self.rate
-
-    @property
-    def mode(self) -> Any:
-        return ag.clamp((self.concentration - 1) / self.rate, min=0)
-
-    @property
-    def variance(self) -> Any:
-        return self.concentration / self.rate**2
+    mean = property(lambda self: self.concentration / self.rate)
+    mode = property(lambda self: ag.clamp((self.concentration - 1) / self.rate, min=0))
+    variance = property(lambda self: self.concentration / self.rate**2)
 
 
 class Chi2(Gamma):
@@ -185,9 +177,7 @@ class Dirichlet(Distribution):
     def entropy(self) -> Any:
         return self._log_norm() - summed((self.concentration - 1) * self.mean_logs(), 1)
 
-    @property
-    def mean(self) -> Any:
-        return self.concentration / ag.sum(self.concentration, -1, True)
+    mean = property(lambda self: self.concentration / ag.sum(self.concentration, -1, True))
 
     @property
     def variance(self) -> Any:
@@ -222,9 +212,7 @@ class Beta(Distribution):
     def entropy(self) -> Any:
         return self.pair().entropy()
 
-    @property
-    def mean(self) -> Any:
-        return self.concentration1 / (self.concentration1 + self.concentration0)
+    mean = property(lambda self: self.concentration1 / (self.concentration1 + self.concentration0))
 
     @property
     def variance(self) -> Any:
@@ -263,13 +251,8 @@ class StudentT(Distribution):
         half = (self.df + 1) / 2
         return half * (ag.digamma(half) - ag.digamma(self.df / 2)) + self._log_norm()
 
-    @property
-    def mean(self) -> Any:
-        return ag.where(ag.gt(self.df, 1), self.loc, math.nan)
-
-    @property
-    def mode(self) -> Any:
-        return self.loc
+    mean = property(lambda self: ag.where(ag.gt(self.df, 1), self.loc, math.nan))
+    mode = property(lambda self: self.loc)
 
     @property
     def variance(self) -> Any:

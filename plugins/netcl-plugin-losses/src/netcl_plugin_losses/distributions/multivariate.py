@@ -88,17 +88,9 @@ class MultivariateNormal(Distribution):
     def entropy(self) -> Any:
         return self.half_log_det() + self.event_shape[0] * (0.5 + HALF_LOG_TAU)
 
-    @property
-    def mean(self) -> Any:
-        return self.loc
-
-    @property
-    def mode(self) -> Any:
-        return self.loc
-
-    @property
-    def variance(self) -> Any:
-        return summed(self.scale_tril**2, 1)
+    mean = property(lambda self: self.loc)
+    mode = property(lambda self: self.loc)
+    variance = property(lambda self: summed(self.scale_tril**2, 1))
 
 
 class MixtureSameFamily(Distribution):
@@ -157,9 +149,7 @@ class MixtureSameFamily(Distribution):
         found = self.component_distribution.cdf(self._over(*ag.as_operands(value)))
         return ag.sum(found * self.mixture_distribution.probs, -1)
 
-    @property
-    def mean(self) -> Any:
-        return self._weighted(self.component_distribution.mean)
+    mean = property(lambda self: self._weighted(self.component_distribution.mean))
 
     @property
     def variance(self) -> Any:

@@ -301,14 +301,6 @@ class LogNormal(TransformedDistribution):
     def entropy(self) -> Any:
         return 0.5 + HALF_LOG_TAU + ag.log(self.scale) + self.loc
 
-    @property
-    def mean(self) -> Any:
-        return ag.exp(self.loc + self.scale**2 / 2)
-
-    @property
-    def mode(self) -> Any:
-        return ag.exp(self.loc - self.scale**2)
-
-    @property
-    def variance(self) -> Any:
-        return ag.expm1(self.scale**2) * ag.exp(2 * self.loc + self.scale**2)
+    mean = property(lambda self: ag.exp(self.loc + self.scale**2 / 2))
+    mode = property(lambda self: ag.exp(self.loc - self.scale**2))
+    variance = property(lambda self: ag.expm1(self.scale**2) * ag.exp(2 * self.loc + self.scale**2))
