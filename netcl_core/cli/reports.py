@@ -71,7 +71,7 @@ def _print_report(report: doctor.Report) -> None:
     _print_table("checks", ("name", "ok", "detail"), checks)
     _print_table("findings", ("",), [(f"- {finding}",) for finding in report.findings])
     if report.opencl_usable and not report.findings:
-        print("\nNothing to complain about.")
+        print("\nNo problems found.")
 
 
 def _print_facts(report: doctor.Report) -> None:
