@@ -38,7 +38,7 @@ help:
 	@echo "make lint      ruff, the format, and mypy --strict on core and plugins"
 	@echo "make format    let ruff format the code and repair what it can"
 	@echo "make docs      write what is generated, then check and run the documentation"
-	@echo "make site      build the site of the documentation in build/site (strict)"
+	@echo "make site      build the site of the documentation in build/site (strict), with what make market made"
 	@echo "make market    build every wheel, the record of its check (LEVEL=run) and a catalogue of them"
 	@echo "make manifests write every plugin's netcl_plugin.toml from what it registers (part of docs)"
 	@echo "make op-table  run every op's cases on every runtime here and write docs/ops.md (minutes)"

@@ -173,7 +173,7 @@ def test_examples_of_docstrings_run(python: Callable[..., str], face: str) -> No
 
 
 def test_examples_of_what_plugins_bring_run(python: Callable[..., str]) -> None:
-    faces = [*BROUGHT, "netcl_core.autograd.ops"]
+    faces = [*BROUGHT, *(f"netcl_core.{each}" for each in ("autograd.ops", "linalg", "fft"))]
     code = f"import examples; [examples.check_face(each) for each in {faces}]"
     python(code, PYTHONPATH=HELP, NETCL_DEVICE="numpy")
 

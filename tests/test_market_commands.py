@@ -73,7 +73,7 @@ def test_list(site: Path) -> None:
         "netcl-plugin-m_good",
         "1.0",
         "code",
-        "found",
+        "ready",
         "1",
         "primitive",
     ]
@@ -166,7 +166,7 @@ def test_info(site: Path) -> None:
     for name in ("m_good", "netcl-plugin-m_good", "netcl_plugin.m-good"):
         result = run("info", name)
         assert result.exit_code == 0
-        for text in ("m_op", "Adds one to a square", "1.0", "cl_khr_fp16", "float32", "found"):
+        for text in ("m_op", "Adds one to a square", "1.0", "cl_khr_fp16", "float32", "ready"):
             assert text in result.stdout
     assert "none, so that" not in result.stdout
 

@@ -87,7 +87,7 @@ def test_they_are_found(projects: Sequence[Path], path: str) -> None:
     ("name", "brings", "shown"),
     [
         ("a_pattern", "1 pattern", "softmax(mul(x, scale), dim=dim)"),
-        ("a_amp_policy", "1 amp_policy", "float16; allow matmul"),
+        ("a_amp_policy", "1 amp policy", "float16; allow matmul"),
         ("softmax", "1 implementation", "a_implementation"),
     ],
 )

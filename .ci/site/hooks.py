@@ -16,6 +16,8 @@ import jupytext
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
+#: What `make market` wrote of this repository's plugins; it is part of the site if it is there.
+CATALOGUE = ROOT / "build" / "market" / "site"
 #: Modules whose reference is made of their docstrings, by the names under which they are imported.
 MODULES = {
     "netcl_core": "netcl_core",
@@ -39,7 +41,7 @@ def _beyond_docs() -> dict[str, Path]:
     readmes = sorted(ROOT.glob("plugins/**/netcl-*/README.md"))
     return {
         "CONTRIBUTING.md": ROOT / "CONTRIBUTING.md",
-        "netcl.css": Path(__file__).with_name("netcl.css"),
+        **{name: Path(__file__).with_name(name) for name in ("netcl.css", "netcl.js")},
         **{f"plugins/{path.parent.name}.md": path for path in readmes},
         **{f"records/{path.name}": path for path in ROOT.glob("benchmarks/records/*.svg")},
     }
@@ -53,6 +55,9 @@ def on_config(config: Any) -> Any:
             {Path(name).stem: name} for name in _beyond_docs() if name.startswith("plugins/")
         ],
     }
+    if CATALOGUE.is_dir():
+        market = next(each["The market"] for each in config.nav if "The market" in each)
+        market.insert(0, {"All plugins, checked": "market/index.html"})
     config.nav = json.loads(
         re.sub(
             r'"(MODULES|PLUGINS)"',
@@ -74,6 +79,10 @@ def on_files(files: Files, config: Any) -> Files:
         notebook = jupytext.writes(jupytext.reads(file.content_string, "md"), "ipynb")
         uri = file.src_uri.replace(".md", ".ipynb")
         files.append(File.generated(config, uri, content=notebook))
+    for path in CATALOGUE.rglob("*"):
+        if path.is_file():
+            uri = f"market/{path.relative_to(CATALOGUE).as_posix()}"
+            files.append(File.generated(config, uri, abs_src_path=str(path)))
     return files
 
 

@@ -23,6 +23,8 @@ from netcl_market.survey import survey, unknown_names
 _FACTS: Final = (
     "name", "distribution", "version", "kind", "state", "code", "reason", "remedy", "group",
 )  # fmt: skip
+#: What a state is called for people: nothing speaks against a plugin that was found.
+_SAID: Final = {"found": "ready"}
 
 
 def show_list(as_json: bool) -> int:
@@ -39,7 +41,7 @@ def show_list(as_json: bool) -> int:
                 each.distribution,
                 each.version,
                 each.kind,
-                each.state,
+                _SAID.get(each.state, each.state),
                 _brings(each),
                 *([_why(each)] if whys else []),
             )
@@ -138,9 +140,16 @@ def _hint(name: str, names: Iterable[str]) -> str:
 
 
 def _brings(plugin: Plugin) -> str:
-    """`54 primitive, 1 namespace`, from the manifest."""
+    """`54 primitives, 1 namespace`, from the manifest."""
     offers = plugin.manifest.offers if plugin.manifest else ()
-    return ", ".join(f"{n} {kind}" for kind, n in Counter(kind for kind, _ in offers).items())
+    return ", ".join(_counted(n, kind) for kind, n in Counter(kind for kind, _ in offers).items())
+
+
+def _counted(n: int, kind: str) -> str:
+    noun = kind.replace("_", " ")
+    if n == 1:
+        return f"1 {noun}"
+    return f"{n} {noun[:-1]}ies" if noun.endswith("y") else f"{n} {noun}s"
 
 
 def _why(plugin: Plugin) -> str:
@@ -172,6 +181,7 @@ def _data(plugin: Plugin, with_traceback: bool = False) -> dict[str, Any]:
 
 def _print_info(plugin: Plugin, with_traceback: bool) -> None:
     data = _data(plugin)
+    data["state"] = _SAID.get(plugin.state, plugin.state)
     for name in (*_FACTS[:-1], "summary", "license", "maturity", "superseded_by", "location",
                  _FACTS[-1]):  # fmt: skip
         if data.get(name):

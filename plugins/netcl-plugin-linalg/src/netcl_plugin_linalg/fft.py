@@ -85,31 +85,50 @@ def _complex(who: str, input: Any, s: Any, dim: Any, norm: str | None, pairs: bo
 
 def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None, *,
         pairs: bool = False) -> Any:  # fmt: skip
-    """The transform along an axis, of real numbers unless `pairs`; pairs (..., 2)."""
+    """The transform along an axis, of real numbers unless `pairs`; pairs (..., 2).
+
+    >>> nc.fft.fft(nc.tensor([1.0, 0.0])).numpy().round(4).tolist()  # pairs
+    [[1.0, 0.0], [1.0, 0.0]]
+    """
     return _complex("fft", input, None if n is None else [n], dim, norm, pairs, False)
 
 
 def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None, *,
          pairs: bool = True) -> Any:  # fmt: skip
-    """The inverse of `fft`: pairs of pairs."""
+    """The inverse of `fft`: pairs of pairs.
+
+    >>> nc.fft.ifft(nc.fft.fft(nc.rand(8))).shape
+    (8, 2)
+    """
     return _complex("ifft", input, None if n is None else [n], dim, norm, pairs, True)
 
 
 def fft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *,
          pairs: bool = False) -> Any:  # fmt: skip
-    """The transform along two axes; as `fftn`."""
+    """The transform along two axes; as `fftn`.
+
+    >>> nc.fft.fft2(nc.rand(4, 6)).shape
+    (4, 6, 2)
+    """
     return _complex("fft2", input, s, dim, norm, pairs, False)
 
 
 def ifft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *,
           pairs: bool = True) -> Any:  # fmt: skip
-    """The inverse of `fft2`."""
+    """The inverse of `fft2`.
+
+    >>> nc.fft.ifft2(nc.rand(4, 6, 2)).shape
+    (4, 6, 2)
+    """
     return _complex("ifft2", input, s, dim, norm, pairs, True)
 
 
 def fftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None, *,
          pairs: bool = False) -> Any:  # fmt: skip
     """The transform along axes.
+
+    >>> nc.fft.fftn(nc.rand(4, 6, 8)).shape
+    (4, 6, 8, 2)
 
     Args:
         input: Real numbers, or pairs (..., 2).
@@ -123,7 +142,11 @@ def fftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None, *,
 
 def ifftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None, *,
           pairs: bool = True) -> Any:  # fmt: skip
-    """The inverse of `fftn`."""
+    """The inverse of `fftn`.
+
+    >>> nc.fft.ifftn(nc.rand(4, 6, 8, 2)).shape
+    (4, 6, 8, 2)
+    """
     return _complex("ifftn", input, s, dim, norm, pairs, True)
 
 
@@ -136,17 +159,29 @@ def _half(who: str, input: Any, s: Any, dim: Any, norm: str | None, inverse: boo
 
 
 def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The transform of real numbers: its first n // 2 + 1 numbers, which tell the others."""
+    """The transform of real numbers: its first n // 2 + 1 numbers, which tell the others.
+
+    >>> nc.fft.rfft(nc.ones(4)).numpy().round(4).tolist()
+    [[4.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    """
     return _half("rfft", input, None if n is None else [n], dim, norm)
 
 
 def rfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Any:
-    """The transform of real numbers along two axes; as `rfftn`."""
+    """The transform of real numbers along two axes; as `rfftn`.
+
+    >>> nc.fft.rfft2(nc.rand(4, 6)).shape
+    (4, 4, 2)
+    """
     return _half("rfft2", input, s, dim, norm)
 
 
 def rfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Any:
-    """The transform of real numbers along axes, of the last of which the first half stays."""
+    """The transform of real numbers along axes, of the last of which the first half stays.
+
+    >>> nc.fft.rfftn(nc.rand(4, 6, 8)).shape
+    (4, 6, 5, 2)
+    """
     return _half("rfftn", input, s, dim, norm)
 
 
@@ -177,19 +212,31 @@ def _conjugate(x: Any) -> Any:
 
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None, *,
           pairs: bool = True) -> Any:  # fmt: skip
-    """The inverse of `rfft`: n real numbers, by default 2 * (m - 1) from m pairs."""
+    """The inverse of `rfft`: n real numbers, by default 2 * (m - 1) from m pairs.
+
+    >>> nc.fft.irfft(nc.fft.rfft(nc.tensor([1.0, 2.0, 3.0, 4.0]))).numpy().round(4).tolist()
+    [1.0, 2.0, 3.0, 4.0]
+    """
     return _real("irfft", input, None if n is None else [n], dim, norm, pairs)
 
 
 def irfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *,
            pairs: bool = True) -> Any:  # fmt: skip
-    """The inverse of `rfft2`."""
+    """The inverse of `rfft2`.
+
+    >>> nc.fft.irfft2(nc.rand(4, 4, 2)).shape
+    (4, 6)
+    """
     return _real("irfft2", input, s, dim, norm, pairs)
 
 
 def irfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None, *,
            pairs: bool = True) -> Any:  # fmt: skip
-    """The inverse of `rfftn`."""
+    """The inverse of `rfftn`.
+
+    >>> nc.fft.irfftn(nc.rand(4, 6, 5, 2)).shape
+    (4, 6, 8)
+    """
     return _real("irfftn", input, s, dim, norm, pairs)
 
 
@@ -227,12 +274,20 @@ def ihfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) 
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies of a transform of n samples, d apart."""
+    """The frequencies of a transform of n samples, d apart.
+
+    >>> nc.fft.fftfreq(4).tolist()
+    [0.0, 0.25, -0.5, -0.25]
+    """
     return nc.tensor(np.fft.fftfreq(n, d), dtype=dtype or "float32", device=device)
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies of an `rfft` of n samples, d apart."""
+    """The frequencies of an `rfft` of n samples, d apart.
+
+    >>> nc.fft.rfftfreq(4).tolist()
+    [0.0, 0.25, 0.5]
+    """
     return nc.tensor(np.fft.rfftfreq(n, d), dtype=dtype or "float32", device=device)
 
 
@@ -244,10 +299,18 @@ def _shifted(input: Any, dim: Any, back: bool) -> Any:
 
 
 def fftshift(input: Any, dim: Any = None) -> Any:
-    """The frequency 0 in the middle of axes; of pairs name these."""
+    """The frequency 0 in the middle of axes; of pairs name these.
+
+    >>> nc.fft.fftshift(nc.tensor([0, 1, 2, 3])).tolist()
+    [2, 3, 0, 1]
+    """
     return _shifted(input, dim, False)
 
 
 def ifftshift(input: Any, dim: Any = None) -> Any:
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`.
+
+    >>> nc.fft.ifftshift(nc.tensor([2, 3, 0, 1])).tolist()
+    [0, 1, 2, 3]
+    """
     return _shifted(input, dim, True)

@@ -43,13 +43,22 @@ _Solved = namedtuple("_Solved", ("result", "info"))
 
 
 def cholesky(A: Any, *, upper: bool = False) -> Any:
-    """The triangle L with L L^T = A, or its transpose; raises AttributeValueError for others."""
+    """The triangle L with L L^T = A, or its transpose; raises AttributeValueError for others.
+
+    >>> nc.linalg.cholesky(nc.tensor([[4.0, 2.0], [2.0, 5.0]])).tolist()
+    [[2.0, 0.0], [1.0, 2.0]]
+    """
     lower = host.CHOLESKY(*matrices("linalg.cholesky", A, square=True))
     return mt(lower) if upper else lower
 
 
 def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """A named tuple of `cholesky` and `info`, which is 0: what has none is an error at once."""
+    """A named tuple of `cholesky` and `info`, which is 0: what has none is an error at once.
+
+    >>> factor, info = nc.linalg.cholesky_ex(nc.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    >>> factor.tolist(), info.item()
+    ([[2.0, 0.0], [1.0, 2.0]], 0)
+    """
     return _Cholesky(cholesky(A, upper=upper), _info(A))
 
 
@@ -59,7 +68,12 @@ def _info(A: Any) -> Any:
 
 
 def qr(A: Any, mode: str = "reduced") -> Any:
-    """A named tuple of `Q` and `R` with Q R = A; mode `'reduced'`, `'complete'` or `'r'`."""
+    """A named tuple of `Q` and `R` with Q R = A; mode `'reduced'`, `'complete'` or `'r'`.
+
+    >>> q, r = nc.linalg.qr(nc.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    >>> (q @ r).numpy().round(4).tolist()
+    [[4.0, 2.0], [2.0, 5.0]]
+    """
     if mode not in ("reduced", "complete", "r"):
         expected = "'reduced', 'complete' or 'r'"
         raise AttributeValueError(message("linalg.qr", f"mode={mode!r}", expected))
@@ -70,7 +84,12 @@ def qr(A: Any, mode: str = "reduced") -> Any:
 
 
 def eigh(A: Any, UPLO: str = "L") -> Any:
-    """A named tuple of `eigenvalues`, the least first, and `eigenvectors` of symmetric A."""
+    """A named tuple of `eigenvalues`, the least first, and `eigenvectors` of symmetric A.
+
+    >>> values, vectors = nc.linalg.eigh(nc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> values.tolist()
+    [2.0, 4.0]
+    """
     (x,) = matrices("linalg.eigh", A, square=True)
     if UPLO not in ("L", "U"):
         raise AttributeValueError(message("linalg.eigh", f"UPLO={UPLO!r}", "'L' or 'U'"))
@@ -78,28 +97,50 @@ def eigh(A: Any, UPLO: str = "L") -> Any:
 
 
 def eigvalsh(A: Any, UPLO: str = "L") -> Any:
-    """The eigenvalues of symmetric matrices, the least first."""
+    """The eigenvalues of symmetric matrices, the least first.
+
+    >>> nc.linalg.eigvalsh(nc.tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [2.0, 4.0]
+    """
     return eigh(A, UPLO).eigenvalues
 
 
 def svd(A: Any, full_matrices: bool = True, *, driver: Any = None) -> Any:
-    """A named tuple of `U`, `S` and `Vh` with U diag(S) Vh = A."""
+    """A named tuple of `U`, `S` and `Vh` with U diag(S) Vh = A.
+
+    >>> u, s, vh = nc.linalg.svd(nc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> s.numpy().round(4).tolist()
+    [4.0, 2.0]
+    """
     (x,) = matrices("linalg.svd", A)
     return _SVD(*host.SVD(x, full_matrices=bool(full_matrices)))
 
 
 def svdvals(A: Any, *, driver: Any = None) -> Any:
-    """The singular values, the largest first."""
+    """The singular values, the largest first.
+
+    >>> nc.linalg.svdvals(nc.tensor([[2.0, 0.0], [0.0, 4.0]])).numpy().round(4).tolist()
+    [4.0, 2.0]
+    """
     return svd(A, False).S
 
 
 def inv(A: Any) -> Any:
-    """The inverse; raises AttributeValueError for singular matrices."""
+    """The inverse; raises AttributeValueError for singular matrices.
+
+    >>> nc.linalg.inv(nc.tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
     return host.INV(*matrices("linalg.inv", A, square=True))
 
 
 def inv_ex(A: Any, *, check_errors: bool = False) -> Any:
-    """A named tuple of `inverse` and `info`, which is 0."""
+    """A named tuple of `inverse` and `info`, which is 0.
+
+    >>> inverse, info = nc.linalg.inv_ex(nc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> inverse.tolist(), info.item()
+    ([[0.5, 0.0], [0.0, 0.25]], 0)
+    """
     return _Inverse(inv(A), _info(A))
 
 
@@ -114,7 +155,11 @@ def _aligned(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def solve(A: Any, B: Any, *, left: bool = True) -> Any:
-    """X with A X = B, or X A = B if not `left`; B is matrices, or vectors, one for each A."""
+    """X with A X = B, or X A = B if not `left`; B is matrices, or vectors, one for each A.
+
+    >>> nc.linalg.solve(nc.tensor([[2.0, 0.0], [0.0, 4.0]]), nc.tensor([2.0, 2.0])).tolist()
+    [1.0, 0.5]
+    """
     a, b = matrices("linalg.solve", A, B, square=True)
     if _is_vector(a, b):
         wide = ag.unsqueeze(b, -1)
@@ -127,13 +172,23 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:
 
 
 def solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:
-    """A named tuple of `result`, as of `solve`, and `info`, which is 0."""
+    """A named tuple of `result`, as of `solve`, and `info`, which is 0.
+
+    >>> x, info = nc.linalg.solve_ex(nc.tensor([[2.0, 0.0], [0.0, 4.0]]), nc.tensor([2.0, 2.0]))
+    >>> x.tolist()
+    [1.0, 0.5]
+    """
     return _Solved(solve(A, B, left=left), _info(A))
 
 
 def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True,
                      unitriangular: bool = False) -> Any:  # fmt: skip
-    """X with A X = B, or X A = B if not `left`, where only a triangle of A is read."""
+    """X with A X = B, or X A = B if not `left`, where only a triangle of A is read.
+
+    >>> a, b = nc.tensor([[2.0, 0.0], [0.0, 4.0]]), nc.tensor([[2.0], [2.0]])
+    >>> nc.linalg.solve_triangular(a, b, upper=True).tolist()
+    [[1.0], [0.5]]
+    """
     a, b = matrices("linalg.solve_triangular", A, B, square=True)
     half = ag.triu(a, 1 if unitriangular else 0) if upper else ag.tril(a, -int(unitriangular))
     if unitriangular:
@@ -142,12 +197,21 @@ def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True,
 
 
 def det(A: Any) -> Any:
-    """The determinant, whose gradient is right of singular matrices too."""
+    """The determinant, whose gradient is right of singular matrices too.
+
+    >>> round(nc.linalg.det(nc.tensor([[2.0, 0.0], [0.0, 4.0]])).item(), 4)
+    8.0
+    """
     return host.DET(*matrices("linalg.det", A, square=True))
 
 
 def slogdet(A: Any) -> Any:
-    """A named tuple of the `sign` of the determinant and the logarithm of its absolute value."""
+    """A named tuple of the `sign` of the determinant and the logarithm of its absolute value.
+
+    >>> sign, logarithm = nc.linalg.slogdet(nc.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    >>> sign.item(), round(logarithm.item(), 4)
+    (1.0, 2.0794)
+    """
     return _Slogdet(*host.SLOGDET(*matrices("linalg.slogdet", A, square=True)))
 
 
@@ -169,7 +233,11 @@ def _kept(s: Any, shape: Sequence[int], atol: Any, rtol: Any) -> Any:
 
 def pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None,
          rtol: Any = None) -> Any:  # fmt: skip
-    """The pseudoinverse (Moore, Penrose) by singular values above max(atol, rtol * largest)."""
+    """The pseudoinverse (Moore, Penrose) by singular values above max(atol, rtol * largest).
+
+    >>> nc.linalg.pinv(nc.tensor([[2.0], [0.0]])).numpy().round(4).tolist()
+    [[0.5, 0.0]]
+    """
     (x,) = matrices("linalg.pinv", A)
     if not x.size:
         return mt(x)
@@ -191,7 +259,11 @@ def _symmetric(x: Any) -> Any:
 
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None,
                 rtol: Any = None) -> Any:  # fmt: skip
-    """How many singular values are above max(atol, rtol * largest): int64."""
+    """How many singular values are above max(atol, rtol * largest): int64.
+
+    >>> nc.linalg.matrix_rank(nc.tensor([[1.0, 2.0], [2.0, 4.0]])).item()
+    1
+    """
     (x,) = matrices("linalg.matrix_rank", A)
     if not x.size:
         return Tensor.zeros(x.shape[:-2], "int64", x.device)
@@ -208,6 +280,10 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: Any = None) -> Any:
     `rank` of all but 'gels'.
 
     `residuals` are empty unless there are more rows than columns, and of 'gelsy', the default.
+
+    >>> x, y = nc.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), nc.tensor([[1.0], [3.0], [5.0]])
+    >>> nc.linalg.lstsq(x, y).solution.numpy().round(4).tolist()
+    [[1.0], [2.0]]
     """
     a, b = matrices("linalg.lstsq", A, B)
     vector = _is_vector(a, b)
@@ -227,7 +303,11 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: Any = None) -> Any:
 
 
 def matrix_power(A: Any, n: int) -> Any:
-    """A multiplied n times with itself, by squaring; n < 0: of the inverse."""
+    """A multiplied n times with itself, by squaring; n < 0: of the inverse.
+
+    >>> nc.linalg.matrix_power(nc.tensor([[1.0, 1.0], [0.0, 1.0]]), 3).tolist()
+    [[1.0, 3.0], [0.0, 1.0]]
+    """
     (x,) = matrices("linalg.matrix_power", A, square=True)
     if isinstance(n, bool) or not isinstance(n, int):
         raise AttributeValueError(message("linalg.matrix_power", f"n={n!r}", "an int"))
@@ -241,7 +321,11 @@ def matrix_power(A: Any, n: int) -> Any:
 
 
 def multi_dot(tensors: Sequence[Any]) -> Any:
-    """The product of matrices in a row, in the order that takes the fewest multiplications."""
+    """The product of matrices in a row, in the order that takes the fewest multiplications.
+
+    >>> nc.linalg.multi_dot([nc.rand(2, 3), nc.rand(3, 4), nc.rand(4, 5)]).shape
+    (2, 5)
+    """
     given = [ag.as_operand(x) for x in tensors]
     if len(given) < 2 or any(x.ndim != 2 for x in given[1:-1]):
         expected = "two tensors at least, matrices but at the ends"
@@ -272,13 +356,21 @@ def multi_dot(tensors: Sequence[Any]) -> Any:
 
 def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *,
                 dtype: Any = None) -> Any:  # fmt: skip
-    """The p-norm of vectors along axes: `norm` of numbers."""
+    """The p-norm of vectors along axes: `norm` of numbers.
+
+    >>> round(nc.linalg.vector_norm(nc.tensor([3.0, 4.0])).item(), 4)
+    5.0
+    """
     return ag.norm(x, ord, dim, keepdim, dtype)
 
 
 def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *,
                 dtype: Any = None) -> Any:  # fmt: skip
-    """The norm of matrices: `'fro'`, `'nuc'`, or the operator norm of 1, -1, 2, -2, inf or -inf."""
+    """The norm of matrices: `'fro'`, `'nuc'`, or the operator norm of 1, -1, 2, -2, inf or -inf.
+
+    >>> round(nc.linalg.matrix_norm(nc.tensor([[2.0, 0.0], [0.0, 4.0]])).item(), 4)
+    4.4721
+    """
     x = ag.as_operand(A)
     x = x if dtype is None else x.astype(nc.dtype_name(dtype))
     if x.ndim < 2 or len(dim) != 2 or dim[0] % x.ndim == dim[1] % x.ndim:
@@ -305,7 +397,11 @@ def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = F
 
 def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *,
          dtype: Any = None) -> Any:  # fmt: skip
-    """`matrix_norm` of two axes, else `vector_norm`; without `ord` the root of the squares."""
+    """`matrix_norm` of two axes, else `vector_norm`; without `ord` the root of the squares.
+
+    >>> round(nc.linalg.norm(nc.tensor([3.0, 4.0])).item(), 4)
+    5.0
+    """
     x = ag.as_operand(A)
     pair = dim is not None and not isinstance(dim, int) and len(dim) == 2
     if ord is not None and (pair or (dim is None and x.ndim == 2)):
@@ -316,7 +412,11 @@ def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *,
 
 
 def cond(A: Any, p: Any = None) -> Any:
-    """The condition number: the norm of A times that of its inverse, by default of order 2."""
+    """The condition number: the norm of A times that of its inverse, by default of order 2.
+
+    >>> round(nc.linalg.cond(nc.tensor([[2.0, 0.0], [0.0, 4.0]])).item(), 4)
+    2.0
+    """
     (x,) = matrices("linalg.cond", A)
     if p in (None, 2, -2):
         s = svdvals(x)
@@ -329,22 +429,38 @@ def cond(A: Any, p: Any = None) -> Any:
 
 
 def cross(input: Any, other: Any, *, dim: int = -1) -> Any:
-    """The cross product of vectors of three elements along an axis."""
+    """The cross product of vectors of three elements along an axis.
+
+    >>> nc.linalg.cross(nc.tensor([1.0, 0.0, 0.0]), nc.tensor([0.0, 1.0, 0.0])).tolist()
+    [0.0, 0.0, 1.0]
+    """
     return ag.cross(input, other, dim)
 
 
 def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
-    """The sums of products along an axis."""
+    """The sums of products along an axis.
+
+    >>> nc.linalg.vecdot(nc.tensor([1.0, 2.0]), nc.tensor([3.0, 4.0])).item()
+    11.0
+    """
     return ag.sum(ag.mul(x, y), dim)
 
 
 def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-    """The diagonals of matrices, as a view."""
+    """The diagonals of matrices, as a view.
+
+    >>> nc.linalg.diagonal(nc.tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [2.0, 4.0]
+    """
     return ag.diagonal(A, offset, dim1, dim2)
 
 
 def vander(x: Any, N: int | None = None) -> Any:
-    """The powers 0 to N - 1 of each element, in a new last dimension; N is the last size."""
+    """The powers 0 to N - 1 of each element, in a new last dimension; N is the last size.
+
+    >>> nc.linalg.vander(nc.tensor([1.0, 2.0, 3.0]), N=3).tolist()
+    [[1.0, 1.0, 1.0], [1.0, 2.0, 4.0], [1.0, 3.0, 9.0]]
+    """
     given = ag.atleast_1d(ag.as_operand(x))
     count = given.shape[-1] if N is None else N
     powers = [ag.full_like(given, 1)]
@@ -354,14 +470,22 @@ def vander(x: Any, N: int | None = None) -> Any:
 
 
 def tensorinv(A: Any, ind: int = 2) -> Any:
-    """The inverse of A as a map from its dimensions after `ind` to those before."""
+    """The inverse of A as a map from its dimensions after `ind` to those before.
+
+    >>> nc.linalg.tensorinv(nc.eye(4).reshape(2, 2, 4), ind=2).shape
+    (4, 2, 2)
+    """
     x = ag.as_operand(A)
     rows = math.prod(x.shape[:ind])
     return ag.reshape(inv(ag.reshape(x, (rows, -1))), (*x.shape[ind:], *x.shape[:ind]))
 
 
 def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:
-    """X with tensordot(A, X, X.ndim) = B."""
+    """X with tensordot(A, X, X.ndim) = B.
+
+    >>> nc.linalg.tensorsolve(nc.eye(4).reshape(2, 2, 4), nc.ones(2, 2)).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     a, b = (ag.as_operand(x) for x in (A, B))
     if dims is not None:
         a = ag.movedim(a, tuple(dims), tuple(range(a.ndim - len(dims), a.ndim)))

@@ -125,7 +125,12 @@ def _permutation(pivots: Any, rows: int, like: Any) -> Any:
 
 def lu_factor(A: Any, *, pivot: bool = True) -> Any:
     """A named tuple of `LU`, L below the diagonal and U from it on, and the `pivots`: the row that
-    each was swapped with, from 1 on."""
+    each was swapped with, from 1 on.
+
+    >>> lu, pivots = nc.linalg.lu_factor(nc.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    >>> lu.shape, pivots.shape
+    ((2, 2), (2,))
+    """
     _pivoted("linalg.lu_factor", pivot)
     return _Factors(*LU(*matrices("linalg.lu_factor", A)))
 
@@ -145,7 +150,12 @@ def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> A
 
 
 def lu(A: Any, *, pivot: bool = True) -> Any:
-    """A named tuple of `P`, `L` and `U` with P L U = A."""
+    """A named tuple of `P`, `L` and `U` with P L U = A.
+
+    >>> p, l, u = nc.linalg.lu(nc.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    >>> (p @ l @ u).numpy().round(4).tolist()
+    [[4.0, 2.0], [2.0, 5.0]]
+    """
     return lu_unpack(*lu_factor(A, pivot=pivot))
 
 
@@ -216,7 +226,11 @@ def triangular_solve(input: Any, A: Any, upper: bool = True, transpose: bool = F
 
 def householder_product(A: Any, tau: Any) -> Any:
     """The first columns of a product of reflections I - tau v v^T, v the columns of A below the
-    diagonal, with 1 on it (LAPACK's orgqr)."""
+    diagonal, with 1 on it (LAPACK's orgqr).
+
+    >>> nc.linalg.householder_product(nc.zeros(3, 2), nc.zeros(2)).tolist()
+    [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+    """
     a, scales = matrices("linalg.householder_product", A, ag.unsqueeze(tau, -1))
     rows, columns = a.shape[-2:]
     if scales.shape[-2] > columns or columns > rows:
@@ -234,7 +248,11 @@ def householder_product(A: Any, tau: Any) -> Any:
 
 def matrix_exp(A: Any) -> Any:
     """The exponential of matrices by Taylor's series of A / 2^s, squared s times (Higham, Functions
-    of Matrices, section 10.3). The host waits for the norm, which tells s."""
+    of Matrices, section 10.3). The host waits for the norm, which tells s.
+
+    >>> nc.linalg.matrix_exp(nc.zeros(2, 2)).numpy().round(4).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
     (x,) = matrices("linalg.matrix_exp", A, square=True)
     if not x.size:
         return ag.clone(x)

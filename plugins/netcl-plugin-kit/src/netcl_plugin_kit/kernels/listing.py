@@ -132,8 +132,15 @@ def _print(found: Sequence[Offered], files: dict[str, list[str]]) -> None:
     ]
     if rows:
         header = ("op", "kernel", "from", "needs", "settings", "templates")
-        print_table(header, rows, ("kernel", "needs", "templates"))
-    for provider, names in files.items():
+        alike = len({each.provider for each in found}) == 1 and len(rows) > 1
+        shown = [
+            i for i in range(len(header)) if any(row[i] for row in rows) and (i != 2 or not alike)
+        ]
+        if alike:
+            print(f"from {found[0].provider}\n")
+        names = [header[i] for i in shown]
+        print_table(names, [[row[i] for i in shown] for row in rows], names[1:])
+    for provider, paths in files.items():
         print(f"\ntemplates of {provider}:" if rows else f"templates of {provider}:")
-        for name in names:
+        for name in paths:
             print(f"  {name}")
