@@ -8,6 +8,7 @@ from typing import Any, Final
 import netcl_core as nc
 from netcl_core import DTYPES
 from netcl_core.arguments import lenient
+from netcl_core.errors import ShapeError, message
 
 
 def _cuda(x: Any, device: Any = None) -> Any:
@@ -67,12 +68,26 @@ def _apply(x: Any, callable: Callable[[Any], Any]) -> Any:
     return x.copy_(nc.tensor(flat, dtype=x.dtype).reshape(x.shape))
 
 
+def _fill_diagonal(x: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """Set x[i, i, ...] to a number, in place; with `wrap` again below a tall matrix's first rows."""
+    sizes, step = x.shape, sum(x.stride())
+    if len(sizes) < 2 or (len(sizes) > 2 and len({*sizes}) > 1):
+        given = f"a tensor of shape {sizes}"
+        raise ShapeError(message("fill_diagonal_", given, "a matrix, or equal sizes"))
+    count = min(sizes)
+    if wrap and len(sizes) == 2 and sizes[0] > sizes[1]:
+        count = -(-sizes[0] * sizes[1] // (sizes[1] + 1))
+    x.as_strided((count,), (step,), x.storage_offset()).fill_(fill_value)
+    return x
+
+
 #: Name -> a function of the tensor, or a property.
 METHODS: Final[dict[str, Any]] = {
     "H": property(_last_two),
     "apply_": _apply,
     "cuda": lenient(_cuda),
     "detach_": _detach_,
+    "fill_diagonal_": lenient(_fill_diagonal),
     "get_device": _get_device,
     "is_complex": lambda x: False,
     "is_cpu": property(lambda x: x.device.type == "cpu"),
