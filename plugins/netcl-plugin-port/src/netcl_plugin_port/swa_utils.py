@@ -1,4 +1,4 @@
-"""`optim.swa_utils`: averages of a model's parameters in a copy of it, as PyTorch's users write it."""
+"""`optim.swa_utils`: averages of a model's parameters in a copy of it."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _apply(x: Any, callable: Callable[[Any], Any]) -> Any:
 
 
 def _fill_diagonal(x: Any, fill_value: Any, wrap: bool = False) -> Any:
-    """Set x[i, i, ...] to a number, in place; with `wrap` again below a tall matrix's first rows."""
+    """Set x[i, i, ...] to a number, in place; with `wrap` again below the first rows."""
     sizes, step = x.shape, sum(x.stride())
     if len(sizes) < 2 or (len(sizes) > 2 and len({*sizes}) > 1):
         given = f"a tensor of shape {sizes}"
