@@ -254,10 +254,6 @@ def _module(name: str) -> Any:
 sys.meta_path.append(_NamespaceFinder(_module))
 
 
-def _dtype_name(name: str) -> Any:
-    return importlib.import_module("netcl_core.dtypes").dtype_name(name)
-
-
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         module, attribute = _NAMES[name]
@@ -266,7 +262,7 @@ def __getattr__(name: str) -> Any:
         globals()[name] = found
         return found
     if name in _DTYPES:
-        return globals().setdefault(name, _dtype_name(_DTYPES[name]))
+        return globals().setdefault(name, __getattr__("dtype_name")(_DTYPES[name]))
     if name in _SHORT:
         return globals().setdefault(name, getattr(_namespace(_SHORT[name]), name))
     # `from netcl_core import icd` asks here before it looks for the module of that name.

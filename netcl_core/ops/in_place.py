@@ -25,10 +25,13 @@ from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.hooks import leave_hooks
 from netcl_core.tape.modes import enable_grad, is_grad_enabled, no_grad
 from netcl_core.tape.node import Node, next_number
-from netcl_core.tape.state import thread
 from netcl_core.tape.tape import get_current_tape
-from netcl_core.tape.trace_node import TraceNode
-from netcl_core.tape.tracing import apart, overwritten_at_each_call
+from netcl_core.tape.tracing import (
+    apart,
+    overwritten_at_each_call,
+    sizes_of,
+    trace_of_change,
+)
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import host_array
 from netcl_core.tensors.operand import Operand, picks_a_view, told
@@ -50,12 +53,12 @@ def change_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
         ArgumentError: several elements of `x` lie at one place.
         ShapeError, DtypeError: the new value does not fit.
     """
-    tracer = thread.tracer
-    if tracer is None or type(x.value) is not TraceNode or not tracer.may_replace(x.value):
+    trace = trace_of_change(x)
+    if trace is None:
         return _change(x, name, make)
-    first = len(tracer.nodes)
+    first = len(trace.nodes)
     new = _fitting(x, name, make(x))
-    if tracer.replaces(x, new, first):  # the value of a trace is another one from now on
+    if trace.replaces(x, new, first):
         return x
     return _change(x, name, lambda _: new)
 
@@ -162,10 +165,10 @@ def reshape_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
     Raises GradientError for a leaf that needs a gradient, ArgumentError where other tensors share
     the memory of one that is to be transposed.
     """
-    tracer = thread.tracer
-    if tracer is not None and type(x.value) is TraceNode and tracer.may_replace(x.value):
-        first = len(tracer.nodes)
-        if tracer.replaces(x, make(x), first):
+    trace = trace_of_change(x)
+    if trace is not None:
+        first = len(trace.nodes)
+        if trace.replaces(x, make(x), first):
             return x
     return _reshape(x, name, make)
 
@@ -339,7 +342,7 @@ def _refused(name: str, given: str, remedy: str) -> GradientError:
 
 def _fitting(x: Any, name: str, new: Any) -> Any:
     """A new value in x's dtype; raises unless it fits."""
-    if _sizes(new) != _sizes(x):
+    if sizes_of(new) != sizes_of(x):
         raise ShapeError(message(name, f"a value of shape {new.shape}", f"{x.shape}, as x has"))
     if new.dtype == x.dtype:
         return new
@@ -347,12 +350,6 @@ def _fitting(x: Any, name: str, new: Any) -> Any:
         remedy = "Convert x first with astype"
         raise DtypeError(message(name, f"a {new.dtype} value into {x.dtype}", x.dtype, remedy))
     return new.astype(x.dtype)
-
-
-def _sizes(x: Any) -> Any:
-    """The shape, of which a trace does not depend."""
-    value = x.value
-    return value._shape if type(value) is TraceNode else value.shape
 
 
 # -- how it is changed --------------------------------------------------------------------
