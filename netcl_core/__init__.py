@@ -171,7 +171,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
         return globals().setdefault(name, _fetch(name))
     if name in _DTYPES:
-        return globals().setdefault(name, _DTYPES[name])
+        return globals().setdefault(name, __getattr__("dtype_name")(_DTYPES[name]))
     # `from netcl_core import icd` asks here before it looks for the module of that name.
     if name.startswith("_") or PathFinder.find_spec(f"netcl_core.{name}", __path__) is not None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -10,6 +11,37 @@ import ml_dtypes
 import numpy as np
 
 from netcl_core.errors import DtypeError, message
+
+
+@final
+class DtypeName(str):
+    """The name of a dtype, as `x.dtype` gives it: a text, which tells of the dtype as PyTorch's do.
+
+    >>> nc.ones(2).dtype == "float32", nc.ones(2).dtype.is_floating_point
+    (True, True)
+    """
+
+    __slots__ = ()
+
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether it is of floating numbers."""
+        return DTYPES[self].floating
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether it is of complex numbers: none is."""
+        return False
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether there are numbers below 0."""
+        return self not in ("bool", "uint8")
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return DTYPES[self].itemsize
 
 
 @final
@@ -42,15 +74,15 @@ class Dtype:
         return ml_dtypes.finfo(self.numpy)  # type: ignore[no-untyped-call]
 
 
-def _dtype(name: str, kept: Any, storage: str, compute: str, category: int) -> Dtype:
-    numpy = np.dtype(kept)
-    wide = "float32" if category == 2 and compute == "float" else name
+def _dtype(text: str, kept: Any, storage: str, compute: str, category: int) -> Dtype:
+    name, numpy = DtypeName(text), np.dtype(kept)
+    wide = DtypeName("float32") if category == 2 and compute == "float" else name
     return Dtype(name, numpy, storage, compute, category, numpy.itemsize, category == 2, wide)
 
 
 DTYPES: Final[dict[str, Dtype]] = {
-    row[0]: _dtype(*row)
-    for row in (
+    each.name: each
+    for each in itertools.starmap(_dtype, (
         ("bool", np.bool_, "uchar", "int", 0),
         ("uint8", np.uint8, "uchar", "int", 1),
         ("int8", np.int8, "char", "int", 1),
@@ -61,8 +93,8 @@ DTYPES: Final[dict[str, Dtype]] = {
         ("float16", np.float16, "half", "float", 2),
         ("float32", np.float32, "float", "float", 2),
         ("float64", np.float64, "double", "double", 2),
-    )
-}
+    ))
+}  # fmt: skip
 #: The floating dtypes, the narrow ones first.
 FLOATS: Final = tuple([name for name, dtype in DTYPES.items() if dtype.floating])
 _WIDE: Final = {
@@ -89,11 +121,11 @@ def dtype_name(dtype: Any, who: str = "dtype") -> str:
     Raises DtypeError for dtypes that netcl does not have, complex and object included.
     """
     if isinstance(dtype, str) and dtype in DTYPES:
-        return dtype
+        return DTYPES[dtype].name
     if dtype is float:
-        return "float32"
+        return DTYPES["float32"].name
     if dtype is int:
-        return "int64"
+        return DTYPES["int64"].name
     try:
         name = str(np.dtype(dtype).name)
     except TypeError:
@@ -107,7 +139,7 @@ def dtype_name(dtype: Any, who: str = "dtype") -> str:
                 "Convert the data first, for example with numpy's astype",
             )
         )
-    return name
+    return DTYPES[name].name
 
 
 def is_floating(array: Any) -> bool:

@@ -133,7 +133,7 @@ class DtypeError(NetclError, TypeError):
     """A dtype that an op or a device cannot take."""
 
 
-class ShapeError(NetclError, ValueError):
+class ShapeError(NetclError, ValueError, RuntimeError):
     """Shapes that do not fit each other or the op."""
 
 

@@ -156,3 +156,44 @@ def test_who_holds_the_memory_sees_the_change() -> None:
     graph = ag.capture(lambda x: x * scale, nc.ones(2))
     scale.add_(1)
     assert graph(nc.ones(2)).tolist() == [3, 3]
+
+
+def reshaped(t: Any, x: Any) -> Any:
+    """Changes of shape in place: of values of the graph, views, and plain tensors."""
+    y = x * 2
+    y.unsqueeze_(0).transpose_(1, 2)
+    y.mul_(3)
+    z = y[0].detach()
+    z.t_() if z.ndim == 2 else z.transpose_(0, 2)
+    plain = t.ones(1, 3, 1).squeeze_()
+    plain.unsqueeze_(1).unsqueeze_(2).add_(1)
+    matrix = t.arange(6).reshape(2, 3).clone()
+    matrix.t_()
+    assert (tuple(matrix.shape), matrix.tolist()) == ((3, 2), [[0, 3], [1, 4], [2, 5]])
+    row = t.zeros(2, 3)[1]
+    row.unsqueeze_(0).fill_(4)
+    return (y.squeeze_(0) * plain).sum(0) + z.sum() + row.sum() + matrix[2, 1]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("gradient", [True, False])
+def test_shapes_change_in_place(gradient: bool, compiled: bool, device: nc.Device) -> None:
+    expected = outcome(torch, lambda x: reshaped(torch, x), gradient)
+    with nc.use_device(device), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FusionSkipped)
+        function: Any = lambda x: reshaped(nc, x)  # noqa: E731
+        function = ag.jit_compile(function) if compiled else function
+        for _ in range(2):
+            found = outcome(nc, function, gradient)
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_what_has_views_is_not_transposed_in_place() -> None:
+    x = nc.ones(2, 3)
+    view = x[0]
+    with pytest.raises(nc.errors.ArgumentError, match=r"t_: a tensor with views.*x = x\.t"):
+        x.t_()
+    with pytest.raises(nc.errors.GradientError, match="unsqueeze_: a leaf"):
+        nc.ones(2, requires_grad=True).unsqueeze_(0)
+    assert view.shape == (3,) and x.unsqueeze_(0).shape == (1, 2, 3)

@@ -116,7 +116,7 @@ OTHERWISE = {
     "uniform_": "`from` is a word of Python's",
     "where": "as a method, `x.where(condition, other)`",
     "RNNBase": "LSTM, GRU and RNN are the modes",
-    "softmax": "the last axis, where PyTorch guesses one and warns",
+    "softmax": "the last axis, outside of nn.functional, where PyTorch wants one",
     "log_softmax": "the same",
     "softmin": "the same",
     "std": "PyTorch's None is 1",

@@ -19,7 +19,14 @@ from netcl_core.hardware.device import Device
 from netcl_core.ops.casting import astype, clone
 from netcl_core.ops.choosing import contested
 from netcl_core.ops.composition import composite_function
-from netcl_core.ops.in_place import assign_in_place, change_in_place, copy_in_place, set_item
+from netcl_core.ops.in_place import (
+    RESHAPING,
+    assign_in_place,
+    change_in_place,
+    copy_in_place,
+    reshape_in_place,
+    set_item,
+)
 from netcl_core.ops.operator_function import operator_function
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import primitive_function
@@ -146,7 +153,8 @@ def method(name: str) -> Callable[..., Any] | None:
             args = (args,)
         if op == name:
             return functions[op](x, *args, **kwargs)
-        return change_in_place(x, name, lambda old: functions[op](old, *args, **kwargs))
+        change = reshape_in_place if op in RESHAPING else change_in_place
+        return change(x, name, lambda old: functions[op](old, *args, **kwargs))
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = function.__doc__ if op == name else f"`{op}` in place."

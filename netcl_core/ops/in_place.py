@@ -17,22 +17,25 @@ import numpy as np
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, DtypeError, GradientError, ShapeError, message
-from netcl_core.runtime.geometry import dense
+from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.runtime.recording import made_before
 from netcl_core.tape.aliasing import PutCall, ReadCall
 from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.hooks import leave_hooks
-from netcl_core.tape.modes import is_grad_enabled, no_grad
+from netcl_core.tape.modes import enable_grad, is_grad_enabled, no_grad
 from netcl_core.tape.node import Node, next_number
-from netcl_core.tape.state import thread
 from netcl_core.tape.tape import get_current_tape
-from netcl_core.tape.trace_node import TraceNode
-from netcl_core.tape.tracing import apart, overwritten_at_each_call
+from netcl_core.tape.tracing import (
+    apart,
+    overwritten_at_each_call,
+    sizes_of,
+    trace_of_change,
+)
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import host_array
 from netcl_core.tensors.operand import Operand, picks_a_view, told
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.tensors.tensor import Tensor, View
 
 _ASSIGNED: Final = "x[index] = ..."
 
@@ -50,12 +53,12 @@ def change_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
         ArgumentError: several elements of `x` lie at one place.
         ShapeError, DtypeError: the new value does not fit.
     """
-    tracer = thread.tracer
-    if tracer is None or type(x.value) is not TraceNode or not tracer.may_replace(x.value):
+    trace = trace_of_change(x)
+    if trace is None:
         return _change(x, name, make)
-    first = len(tracer.nodes)
+    first = len(trace.nodes)
     new = _fitting(x, name, make(x))
-    if tracer.replaces(x, new, first):  # the value of a trace is another one from now on
+    if trace.replaces(x, new, first):
         return x
     return _change(x, name, lambda _: new)
 
@@ -150,6 +153,58 @@ def former_of(x: Any) -> Any:
 def assign_in_place(x: Any, op: str, other: Any) -> Any:
     """What `x <op>= other` leaves under the name: `x`, changed in place."""
     return change_in_place(x, f"{op}_", lambda old: functions[op](old, other))
+
+
+#: Ops that change no element in place, but how these lie.
+RESHAPING: Final = frozenset({"squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze"})
+
+
+def reshape_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
+    """Let `x` be the view `make(x)` of itself: `x.unsqueeze_(0)`; returns `x`.
+
+    Raises GradientError for a leaf that needs a gradient, ArgumentError where other tensors share
+    the memory of one that is to be transposed.
+    """
+    trace = trace_of_change(x)
+    if trace is not None:
+        first = len(trace.nodes)
+        if trace.replaces(x, make(x), first):
+            return x
+    return _reshape(x, name, make)
+
+
+@apart
+def _reshape(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
+    told()
+    if x.is_leaf and x.requires_grad:
+        raise _refused(name, "a leaf that needs a gradient", f"Write x = x.{name[:-1]}(...)")
+    if _has_record(x):
+        old = x.former()
+        with enable_grad():
+            new = make(old)
+        _become(x, old, new, new.value)
+        x.value.storage.join(x, x)
+        return x
+    value = x.value
+    with no_grad():
+        new = make(value).value
+    if isinstance(x, Node):
+        x.value = new
+    elif isinstance(value, View):
+        value.geometry, value.shape, value.packed = _geometry(new), new.shape, None
+    elif new.geometry is None:
+        value.shape = new.shape
+    elif any(each is not new for each in value.storage.members()):
+        given, expected = "a tensor with views", "one that shares its memory with nobody"
+        raise ArgumentError(message(name, given, expected, f"Write x = x.{name[:-1]}(...)"))
+    else:
+        value.buffer, value.shape, value._storage = new.duplicate().buffer, new.shape, None
+        value.mark_changed()
+    return x
+
+
+def _geometry(x: Tensor) -> Geometry:
+    return x.geometry or dense(x.shape)
 
 
 #: With these arguments the result of an op is written to a tensor that is there.
@@ -287,7 +342,7 @@ def _refused(name: str, given: str, remedy: str) -> GradientError:
 
 def _fitting(x: Any, name: str, new: Any) -> Any:
     """A new value in x's dtype; raises unless it fits."""
-    if _sizes(new) != _sizes(x):
+    if sizes_of(new) != sizes_of(x):
         raise ShapeError(message(name, f"a value of shape {new.shape}", f"{x.shape}, as x has"))
     if new.dtype == x.dtype:
         return new
@@ -295,12 +350,6 @@ def _fitting(x: Any, name: str, new: Any) -> Any:
         remedy = "Convert x first with astype"
         raise DtypeError(message(name, f"a {new.dtype} value into {x.dtype}", x.dtype, remedy))
     return new.astype(x.dtype)
-
-
-def _sizes(x: Any) -> Any:
-    """The shape, of which a trace does not depend."""
-    value = x.value
-    return value._shape if type(value) is TraceNode else value.shape
 
 
 # -- how it is changed --------------------------------------------------------------------

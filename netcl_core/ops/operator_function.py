@@ -19,7 +19,7 @@ from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.state import thread
-from netcl_core.tape.tracing import refused
+from netcl_core.tape.tracing import depends_on_sizes, refused
 from netcl_core.tensors.arguments import renaming
 from netcl_core.tensors.tensor import Tensor
 
@@ -83,8 +83,7 @@ def _view_function(
         if args and not kwargs and isinstance(args[0], Tensor):
             alone = args[1] if len(args) == 2 else None
             plain = alone if type(alone) is int else _plain(args[1:])
-        tracer = thread.tracer
-        if plain is None or (tracer is not None and not tracer.goes_on):
+        if plain is None or depends_on_sizes():
             return general(*args, **kwargs)  # which looks at sizes where the result depends on them
         x = args[0]
         value = x.value

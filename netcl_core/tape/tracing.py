@@ -282,6 +282,25 @@ def owner_of(node: TraceNode) -> TraceNode:
     return node
 
 
+def depends_on_sizes() -> bool:
+    """Whether a trace is on that has to know who looks at sizes."""
+    return thread.tracer is not None and not thread.tracer.goes_on
+
+
+def sizes_of(x: Any) -> Any:
+    """The shape of an operand, which a trace does not depend on for that."""
+    value = x.value
+    return value._shape if type(value) is TraceNode else value.shape
+
+
+def trace_of_change(x: Any) -> Any:
+    """The trace in which a change of x in place makes another value of it; None: x has data."""
+    tracer = thread.tracer
+    if tracer is None or type(x.value) is not TraceNode or not tracer.may_replace(x.value):
+        return None
+    return tracer
+
+
 def overwritten_at_each_call(target: Any, source: Any) -> bool:
     """Take down that a traced function overwrites a tensor from outside with what it computes."""
     tracer = thread.tracer

@@ -10,7 +10,7 @@ import weakref
 from operator import attrgetter
 from typing import Any, Final, final
 
-from netcl_core.dtypes import DTYPES, dtype_name
+from netcl_core.dtypes import DTYPES, DtypeName, dtype_name
 from netcl_core.errors import (
     ArgumentError,
     DeviceError,
@@ -92,7 +92,7 @@ class Tensor(Operand):
 
     def _describe(self, shape: Shape, dtype: str, device: Device) -> None:
         self.shape = shape
-        self.dtype = dtype
+        self.dtype = dtype if dtype.__class__ is DtypeName else DTYPES[dtype].name
         self.device = device
         self._requires_grad = False
         self._grad: Operand | None = None

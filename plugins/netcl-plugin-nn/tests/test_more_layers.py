@@ -89,6 +89,10 @@ def test_losses_of_signs() -> None:
 def test_the_implicit_axis_of_a_softmax(name: str) -> None:
     for shape in ((4,), (3, 4), (2, 3, 4), (2, 3, 2, 2)):
         compare(getattr(nn, name)(), getattr(torch.nn, name)(), [drawn(*shape)])
+        op = {"LogSoftmax": "log_softmax"}.get(name, name.lower())
+        x = drawn(*shape)
+        found, right = (getattr(each.nn.functional, op)(each.tensor(x)) for each in (nc, torch))
+        np.testing.assert_allclose(found.numpy(), right.numpy(), 1e-5)
 
 
 @pytest.mark.parametrize("padding", [None, 4])

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import netcl_core.autograd as ag
 from netcl_core import Tensor
+from netcl_plugin_nn import functional
 from netcl_plugin_nn.module import Module
 from netcl_plugin_nn.parameters import owned
 
@@ -354,10 +355,7 @@ class Softmax(_Activation):
 
     def forward(self, input: Any) -> Any:
         """`input` of any shape to the same shape."""
-        dim = self._settings["dim"]
-        return getattr(ag, self.op)(
-            input, (0 if input.ndim in (0, 1, 3) else 1) if dim is None else dim
-        )
+        return getattr(functional, self.op)(input, self._settings["dim"])
 
 
 class LogSoftmax(Softmax):

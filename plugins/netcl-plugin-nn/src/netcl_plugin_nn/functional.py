@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from netcl_core import DTYPES, Tensor, lenient
-from netcl_core.autograd import ops
+from netcl_core.autograd import as_operand, ops
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_nn.heads import multi_head_attention_forward
 
@@ -18,7 +18,10 @@ __all__ = [
     "gelu",
     "hardtanh",
     "linear_cross_entropy",
+    "log_softmax",
     "multi_head_attention_forward",
+    "softmax",
+    "softmin",
     "unfold",
     "upsample",
     "upsample_bilinear",
@@ -118,6 +121,23 @@ def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> 
 def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
     """`ag.interpolate` of pictures with mode 'bilinear' and aligned corners."""
     return ops.interpolate(input, size, scale_factor, "bilinear", True)
+
+
+def _with_a_guess(op: str) -> Any:
+    """An op of lines that needs no `dim`: it is 0 for 0, 1 or 3 dimensions then, else 1."""
+
+    @lenient
+    def function(input: Any, dim: int | None = None, dtype: Any = None) -> Any:
+        if dim is None:
+            dim = 0 if as_operand(input).ndim in (0, 1, 3) else 1
+        return getattr(ops, op)(input, dim, dtype=dtype)
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = f"`ag.{op}`, whose `dim` is PyTorch's choice where none is given."
+    return function
+
+
+softmax, log_softmax, softmin = map(_with_a_guess, ("softmax", "log_softmax", "softmin"))
 
 
 def __getattr__(name: str) -> Any:

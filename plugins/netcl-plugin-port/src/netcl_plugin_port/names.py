@@ -95,7 +95,9 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         "clip_grad": "netcl_core.nn.utils:",
         "convert_parameters": f"{_PORT}.vectors:",
     },
-    "optim": dict.fromkeys(_OPTIMIZERS.split(), "netcl_core.optim:"),
+    "optim": {
+        **dict.fromkeys(_OPTIMIZERS.split(), "netcl_core.optim:"),
+    },
     "optim.lr_scheduler": {"_LRScheduler": "netcl_core.optim:lr_scheduler.LRScheduler"},
     "nn.utils.stateless": {"functional_call": "netcl_core.autodiff:func.functional_call"},
     "utils": {"checkpoint": f"{_PORT}.checkpoint:"},

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import netcl_core as nc
 from netcl_core import DTYPES, lenient
+from netcl_core.errors import ShapeError, message
 
 
 def _cuda(x: Any, device: Any = None) -> Any:
@@ -100,6 +101,19 @@ def _shaped_as(op: str) -> Callable[[Any, Any], Any]:
     return call
 
 
+def _fill_diagonal(x: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """Set x[i, i, ...] to a number, in place; with `wrap` again below the first rows."""
+    sizes, step = x.shape, sum(x.stride())
+    if len(sizes) < 2 or (len(sizes) > 2 and len({*sizes}) > 1):
+        given = f"a tensor of shape {sizes}"
+        raise ShapeError(message("fill_diagonal_", given, "a matrix, or equal sizes"))
+    count = min(sizes)
+    if wrap and len(sizes) == 2 and sizes[0] > sizes[1]:
+        count = -(-sizes[0] * sizes[1] // (sizes[1] + 1))
+    x.as_strided((count,), (step,), x.storage_offset()).fill_(fill_value)
+    return x
+
+
 #: Name -> a function of the tensor, or a property.
 METHODS: Final[dict[str, Any]] = {
     "apply_": _apply,
@@ -110,6 +124,7 @@ METHODS: Final[dict[str, Any]] = {
     "detach_": _detach_,
     "element_size": lambda x: DTYPES[x.dtype].itemsize,
     "expand_as": _shaped_as("expand"),
+    "fill_diagonal_": lenient(_fill_diagonal),
     "get_device": _get_device,
     "H": property(_last_two),
     "is_complex": lambda x: False,
