@@ -234,43 +234,6 @@ def test_modules_by_pytorchs_words() -> None:
     assert layer.type(nc.float64).weight.dtype == "float64"
 
 
-def test_averages_of_weights_are_pytorchs() -> None:
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("netcl_plugin_nn")
-    data = np.random.default_rng(0).standard_normal((3, 6, 2)).astype("float32")
-    rows = []
-    for library in (torch, nc):
-        swa = library.optim.swa_utils
-        weight = library.nn.Parameter(library.zeros(2))
-        optimizer = library.optim.SGD([weight], lr=0.1)
-        rates = []
-        for how in ("cos", "linear"):
-            schedule = swa.SWALR(optimizer, 0.02, anneal_epochs=4, anneal_strategy=how)
-            for _ in range(6):
-                optimizer.step()
-                schedule.step()
-                rates.append(schedule.get_last_lr()[0])
-            optimizer.param_groups[0]["lr"] = 0.1
-        model = library.nn.BatchNorm1d(2)
-        averages = [
-            swa.AveragedModel(model),
-            swa.AveragedModel(model, multi_avg_fn=swa.get_ema_multi_avg_fn(0.9)),
-            swa.AveragedModel(model, avg_fn=lambda mean, each, count: mean + each * count),
-            swa.AveragedModel(model, use_buffers=True),
-        ]
-        batches = [library.tensor(each) for each in data]
-        for batch in batches:
-            model(batch)
-            library.nn.init.constant_(model.weight, float(batch[0, 0]))
-            for each in averages:
-                each.update_parameters(model)
-        swa.update_bn(batches, averages[0])
-        found = [x for each in averages for x in each.state_dict().values()]
-        rows.append([np.float32(rates), *(x.detach().numpy() for x in found)])
-    for one, other in zip(*rows, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("wrap", [False, True])
 @pytest.mark.parametrize("shape", [(3, 3), (7, 3), (3, 5), (3, 3, 3)])
 def test_a_diagonal_is_filled_as_pytorchs(shape: tuple[int, ...], wrap: bool) -> None:

@@ -31,6 +31,20 @@ _OPAQUE: Final = "its forward is a Python function that the tracer cannot see in
 class FunctionCtx:
     """The `ctx` of a Function: what its forward leaves for its backward.
 
+    >>> class Scaled(ag.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x, factor):
+    ...         ctx.factor = factor
+    ...         return x * factor
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return grad * ctx.factor, None
+    >>> x = nc.tensor([1.0, 2.0], requires_grad=True)
+    >>> Scaled.apply(x, 3.0).sum().backward()
+    >>> x.grad.tolist()
+    [3.0, 3.0]
+
     Attributes may be set as one likes. `needs_input_grad` says of each argument of `apply` whether
     it needs a gradient.
     """

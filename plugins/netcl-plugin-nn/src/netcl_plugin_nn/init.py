@@ -34,7 +34,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with normally distributed numbers.
 
-    >>> nc.manual_seed(0)
+    >>> generator = nc.manual_seed(0)
     >>> w = nn.init.normal_(nc.empty(1000), 1.0, 0.1)
     >>> abs(w.mean().item() - 1) < 0.02
     True
