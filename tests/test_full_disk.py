@@ -16,7 +16,7 @@ import pytest
 from distributions import write_wheel
 from environments import ROOT
 
-FULL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+FULL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
 CLI = "import sys\nsys.argv[1:] = {}\nfrom netcl_core.cli.start import main; main()"
 
 
