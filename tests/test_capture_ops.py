@@ -42,9 +42,9 @@ LEFT_OUT = dict.fromkeys(
 
 #: Ops that are refused whatever their arguments are: the host reads data, as their docstrings say.
 READING = {
-    "argwhere", "as_strided_scatter", "gcd", "istft", "lcm", "linalg_lu", "lu", "lu_solve", "lu_unpack", "masked_scatter",
-    "matrix_exp", "nonzero", "nonzero_static", "polygamma", "put", "take", "take_along_dim",
-    "unique_consecutive",
+    "argwhere", "as_strided_scatter", "gcd", "istft", "lcm", "linalg_lu", "lu", "lu_solve",
+    "lu_unpack", "masked_scatter", "matrix_exp", "nonzero", "nonzero_static", "polygamma", "put",
+    "take", "take_along_dim", "unique_consecutive",
 }  # fmt: skip
 #: Ops of which no element is read.
 UNREAD = {"broadcast_tensors", "isreal", "logspace", "tril_indices", "triu_indices"}
