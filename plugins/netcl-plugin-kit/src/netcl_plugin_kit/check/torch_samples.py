@@ -13,6 +13,7 @@ import re
 import sys
 import types
 import unittest
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -33,7 +34,9 @@ from netcl_plugin_kit.testing.running import Progress
 torch: Final[Any] = import_module("torch")
 # The database's module imports it for PyTorch's own test classes, which are not used here.
 sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))  # type: ignore[arg-type]
-op_db: Final[Any] = import_module("torch.testing._internal.common_methods_invocations").op_db
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what PyTorch imports there warns of itself
+    op_db: Final[Any] = import_module("torch.testing._internal.common_methods_invocations").op_db
 _tree: Final[Any] = import_module("torch.utils._pytree")
 
 #: What gives random or uninitialised numbers: shape and dtype are compared.
