@@ -81,4 +81,4 @@ def test_the_session(
     assert "1 kernel for both; the gradient starts with [" in done.stdout
     assert re.search(r"^market: .*\b1 records? of checks", done.stdout, re.MULTILINE)
     listed = done.stdout[done.stdout.rindex("$ elsewhere/bin/netcl plugins list") :]
-    assert re.search(r"^lisht +netcl-plugin-lisht +0\.1\.0 +code +found", listed, re.MULTILINE)
+    assert re.search(r"^lisht +netcl-plugin-lisht +0\.1\.0 +code +ready", listed, re.MULTILINE)

@@ -180,7 +180,7 @@ def _step(node: Node) -> Callable[..., Any]:
 
     def step(*args: Any, **kwargs: Any) -> Any:
         made = function(*args, **kwargs)
-        if type(expected) is str:
+        if isinstance(expected, str):
             return made if made.dtype == expected else made.astype(expected)
         return [x if x is None or x.dtype == dtype else x.astype(dtype)
                 for x, dtype in zip(made, expected, strict=True)]  # fmt: skip
