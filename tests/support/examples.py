@@ -11,6 +11,7 @@ import importlib
 import inspect
 import io
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
@@ -49,8 +50,13 @@ def check_face(face: str) -> None:
 
 
 def check_blocks(path: str) -> None:
-    """Run the blocks of a page, each a list of its text, `python` or `pycon`, and its name."""
-    for text, kind, name in json.loads(Path(path).read_text(encoding="utf-8")):
+    """Run the blocks of a page, each a list of its text, `python` or `pycon`, and its name.
+
+    They write files where the list lies.
+    """
+    blocks = json.loads(Path(path).read_text(encoding="utf-8"))
+    os.chdir(Path(path).parent)
+    for text, kind, name in blocks:
         if kind == "pycon":
             _run([doctest.DocTestParser().get_doctest(text, {}, name, name, 0)], {})
         else:
