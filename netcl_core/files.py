@@ -1,19 +1,32 @@
-"""Files that are written whole or not at all, whoever else writes or is killed meanwhile."""
+"""Files that are written whole or not at all, and temporary folders that go with their process.
+
+Whoever makes such a folder holds a lock in it until it is removed. A lock that nobody holds any
+more tells the next process that the folder was left behind.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 from threading import get_ident
-from typing import Any, Final
+from typing import IO, Any, Final, final
+
+if sys.platform != "win32":
+    import fcntl
 
 #: The folders in which this process has looked for what killed ones left.
 _swept: Final[set[Path]] = set()
 #: Seconds after which what somebody writes aside is abandoned: a write takes a fraction of one.
 _ABANDONED: Final = 60.0
+#: The names of temporary folders begin so, and the lock in each is called so.
+_PREFIX: Final = "netcl-"
+_LOCK: Final = ".held"
 
 
 def _sweep(folder: Path) -> None:
@@ -66,3 +79,54 @@ def write_whole(path: Path, *parts: Any, lasting: bool = False) -> None:
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
+
+
+@final
+class Scratch(tempfile.TemporaryDirectory[str]):
+    """A temporary folder, as `tempfile` makes them; what killed processes left goes first.
+
+    >>> with Scratch("example") as folder:
+    ...     Path(folder).name.startswith("netcl-example-")
+    True
+    """
+
+    def __init__(self, kind: str, place: Path | None = None) -> None:
+        """`place`: the folder that it lies in; default: the system's for temporary files."""
+        sweep_folders(place or Path(tempfile.gettempdir()))
+        super().__init__(prefix=f"{_PREFIX}{kind}-", dir=place)
+        # It has its name once it is locked: others take one that is not for left behind.
+        unnamed = Path(self.name, f"{_LOCK}.new")
+        self._lock = _locked(unnamed, "x")
+        if self._lock is not None:
+            unnamed.rename(Path(self.name, _LOCK))
+
+    def cleanup(self) -> None:
+        """Remove it."""
+        if self._lock is not None:
+            self._lock.close()
+        super().cleanup()
+
+
+def sweep_folders(place: Path) -> None:
+    """Remove the folders of processes that were killed."""
+    for path in place.glob(f"{_PREFIX}*/{_LOCK}"):
+        lock = _locked(path, "a")
+        if lock is not None:
+            shutil.rmtree(path.parent, ignore_errors=True)
+            lock.close()
+
+
+def _locked(path: Path, mode: str) -> IO[str] | None:
+    """The file at a path, locked; None if another process holds it, or the system has no locks."""
+    if sys.platform == "win32":
+        return None
+    try:
+        file = path.open(mode, encoding="utf-8")
+    except OSError:  # another user's, or just removed
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file

@@ -25,7 +25,6 @@ LAYERS = (
     ("netcl_core.errors", "netcl_core.version"),
     (
         "netcl_core.config",
-        "netcl_core.scratch",
         "netcl_core.cache",
         "netcl_core.dtypes",
         "netcl_core.files",

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Literal
 
 from netcl_core import config
-from netcl_core.files import keep_whole
+from netcl_core.files import Scratch, keep_whole
 from netcl_core.hardware import runtimes, trial
 from netcl_core.hardware.runtimes import Runtime
-from netcl_core.scratch import Scratch
 
 Status = Literal["off", "foreign", "user", "system", "generated"]
 

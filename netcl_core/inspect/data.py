@@ -8,8 +8,8 @@ from netcl_core.dtypes import NUMPY_OF_COMPUTE as NUMPY_OF_COMPUTE
 from netcl_core.dtypes import Dtype as Dtype
 from netcl_core.dtypes import category_of_scalar as category_of_scalar
 from netcl_core.dtypes import is_floating as is_floating
+from netcl_core.files import Scratch as Scratch
 from netcl_core.runtime.geometry import Shape as Shape
-from netcl_core.scratch import Scratch as Scratch
 from netcl_core.tensors.host_data import Array as Array
 from netcl_core.tensors.host_data import check_dtype as check_dtype
 

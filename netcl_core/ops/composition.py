@@ -15,10 +15,10 @@ from netcl_core.cache import Memo
 from netcl_core.errors import NetclError
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
-from netcl_core.ops.in_place import TARGETS, into
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operator_function import CALLS, deliver, prepare, specs_of
 from netcl_core.ops.operators import Operator, several
+from netcl_core.ops.targets import TARGETS, into
 from netcl_core.ops.user_errors import MISTAKES, misfit, raise_named
 from netcl_core.plugins.kinds import SERVING_OPS
 from netcl_core.plugins.registry import registry

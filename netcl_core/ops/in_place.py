@@ -1,4 +1,4 @@
-"""Changes in place: `x.add_(y)`, `x += y`, `x[index] = y`, `x.copy_(y)`, `add(x, y, out=z)`.
+"""Changes in place: `x.add_(y)`, `x += y`, `x[index] = y`, `x.copy_(y)`.
 
 What shares its memory with others is overwritten where it lies, so that they all show the change;
 a recorded value that shares nothing takes a new buffer, and graphs that read the old one keep it.
@@ -8,7 +8,7 @@ replaced", and every other view is recorded anew as a read of that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from sys import getrefcount
 from types import SimpleNamespace
 from typing import Any, Final
@@ -26,12 +26,7 @@ from netcl_core.tape.hooks import leave_hooks
 from netcl_core.tape.modes import enable_grad, is_grad_enabled, no_grad
 from netcl_core.tape.node import Node, next_number
 from netcl_core.tape.tape import get_current_tape
-from netcl_core.tape.tracing import (
-    apart,
-    overwritten_at_each_call,
-    sizes_of,
-    trace_of_change,
-)
+from netcl_core.tape.tracing import apart, overwritten_at_each_call, sizes_of, trace_of_change
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import host_array
 from netcl_core.tensors.operand import Operand, picks_a_view, told
@@ -205,42 +200,6 @@ def _reshape(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
 
 def _geometry(x: Tensor) -> Geometry:
     return x.geometry or dense(x.shape)
-
-
-#: With these arguments the result of an op is written to a tensor that is there.
-TARGETS: Final = frozenset({"inplace", "out"})
-
-
-def into(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The result of an op, written into the tensor (or the tuple of them) given as `out`.
-
-    With `inplace=True` it is written into the op's first operand, as `x.relu_()` does.
-    Raises ArgumentError where a result for `out` has a gradient, as PyTorch does.
-    """
-    if kwargs.pop("inplace", False):
-        return _onto_first(op, args, kwargs)
-    out = kwargs.pop("out", None)
-    found = op(*args, **kwargs)
-    if out is None:
-        return found
-    several = isinstance(out, (tuple, list))
-    for target, value in zip(out, found, strict=True) if several else [(out, found)]:
-        if value.requires_grad or (target.requires_grad and is_grad_enabled()):
-            given = "out= for a result that needs a gradient"
-            remedy = "Leave out= away, or compute under nc.no_grad()"
-            raise ArgumentError(message(op.__name__, given, "values without gradients", remedy))
-        target.value.overwrite(value)
-    return out
-
-
-def _onto_first(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    name = None if args else next((name for name in ("input", "x") if name in kwargs), None)
-    x = args[0] if args else kwargs.get(name or "")
-    if not isinstance(x, Operand):
-        return op(*args, **kwargs)
-    if name is None:
-        return change_in_place(x, f"{op.__name__}_", lambda old: op(old, *args[1:], **kwargs))
-    return change_in_place(x, f"{op.__name__}_", lambda old: op(**{**kwargs, name: old}))
 
 
 def copy_in_place(x: Any, source: Any) -> Any:

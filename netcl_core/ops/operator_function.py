@@ -11,9 +11,9 @@ from netcl_core.cache import Memo
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.implementations import Attrs
-from netcl_core.ops.in_place import TARGETS, into
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import Operator
+from netcl_core.ops.targets import TARGETS, into
 from netcl_core.ops.user_errors import MISTAKES, names_an_op, raise_named
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec

@@ -24,7 +24,7 @@ from netcl_core.errors import ArgumentError, DtypeError, NetclError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.casting import Casts
-from netcl_core.ops.in_place import TARGETS, into
+from netcl_core.ops.targets import TARGETS, into
 from netcl_core.ops.user_errors import MISTAKES, raise_named
 from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.computations import cast_step

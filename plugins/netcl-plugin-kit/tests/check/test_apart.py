@@ -16,8 +16,8 @@ from faulty import END, PLUGIN, REGISTER, Faulty
 from netcl_plugin_kit.check import apart
 from netcl_plugin_kit.check import checking as check
 
-from netcl_core import scratch
-from netcl_core.scratch import Scratch
+from netcl_core import files
+from netcl_core.files import Scratch
 
 LEAVING = """
 import os
@@ -127,12 +127,12 @@ def test_a_folder_that_is_being_made_is_not_swept(
 
     def swept_before(file: Any, how: int) -> None:
         monkeypatch.setattr(fcntl, "flock", flock)
-        scratch.sweep(tmp_path)
+        files.sweep_folders(tmp_path)
         flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", swept_before)
     with Scratch("check") as folder:
-        scratch.sweep(tmp_path)
+        files.sweep_folders(tmp_path)
         assert Path(folder).is_dir()
     assert not Path(folder).exists()
 
