@@ -8,8 +8,9 @@ import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, message
-from netcl_plugin_tensor.axes import plain_shape, together
+from netcl_plugin_tensor.axes import axis, plain_shape, together
 from netcl_plugin_tensor.compacting import COMPACT, true_places
+from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 
 
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
@@ -83,7 +84,12 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
     x = ag.as_operand(input)
     added = ag.as_operand(source, x.device)
     added = added if alpha == 1 else ag.mul(added, alpha)
-    return ag.scatter_add(x, dim, everywhere(index, added, dim), added)
+    places = ag.as_operand(index, x.device)
+    place = axis("index_add", dim, x.ndim)
+    slices = (*x.shape[:place], places.size, *x.shape[place + 1 :])
+    if x.ndim and added.shape == slices and (places.ndim, added.dtype) == (1, x.dtype):
+        return ag.add(x, ADD_AT_INDEX(added, places, place, "index_add", True, False, x.shape))
+    return ag.scatter_add(x, dim, everywhere(places, added, dim), added)
 
 
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
@@ -125,6 +131,7 @@ OPERATORS = (
     composite(nonzero, parts=(COMPACT,)),
     *(
         composite(function)
-        for function in (argwhere, nonzero_static, masked_select, index_add, index_copy, index_fill)
+        for function in (argwhere, nonzero_static, masked_select, index_copy, index_fill)
     ),
+    composite(index_add, parts=(ADD_AT_INDEX,)),
 )
