@@ -171,12 +171,10 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     >>> nc.binomial(nc.tensor([5.0, 5.0]), nc.tensor([0.0, 1.0])).tolist()
     [0.0, 5.0]
     """
-    n, p = (x.detach() for x in ag.as_operands(count, prob))
-    shape = np.broadcast_shapes(n.shape, p.shape)
+    n, p = ag.broadcast_tensors(*(x.detach() for x in ag.as_operands(count, prob)))
     _check("binomial", n, "counts of at least 0")
     _check("binomial", p, "probabilities of 0 to 1", 1.0)
-    state = fresh_state("binomial", n.device, generator)
-    return REJECTION(state, ag.expand(n, shape), ag.expand(p, shape), kind="binomial")
+    return REJECTION(fresh_state("binomial", n.device, generator), n, p, kind="binomial")
 
 
 def random_log_gamma(concentration: Any, generator: Any = None) -> Any:
