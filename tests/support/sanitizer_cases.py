@@ -356,7 +356,7 @@ COMPOSITES: Final = {
     "gradient": "sub, div, mul and cat",
     "histogram": "gather, comparisons, where and scatter_add",
     **dict.fromkeys(("bernoulli", "normal"), "random_numbers, lt, mul and add"),
-    **dict.fromkeys(("poisson", "binomial"), "no kernel: the host draws"),
+    **dict.fromkeys(("poisson", "binomial", "random_log_gamma"), "rejection"),
     "nonzero_static": "nonzero and constant_pad_nd",
     **dict.fromkeys(
         (
