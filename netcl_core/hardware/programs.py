@@ -1,7 +1,7 @@
 """Programs: what a recipe makes of a source on a device, kept in memory and on disk.
 
-A recipe is the version of OpenCL C and a Rewrite or none: a step between the driver's compiler and
-the program that a kernel is taken from. Some instructions are refused by a driver's OpenCL compiler
+A recipe is the version of OpenCL C, whether each group is a single item, and a Rewrite or none: a
+step between the driver's compiler and the program that a kernel is taken from. Some instructions are refused by a driver's OpenCL compiler
 and taken by what stands behind it: NVIDIA's targets `sm_90`, so that it knows no `wgmma`; but its
 binaries are PTX, in text, and it loads PTX for `sm_90a` as well. So a kernel carries such a line as
 a comment, and a Rewrite makes an instruction of it.
@@ -9,6 +9,7 @@ a comment, and a Rewrite makes an instruction of it.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,13 +58,25 @@ class Rewrite:
 @final
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The version of OpenCL C, as `-cl-std` has it, and a Rewrite or none."""
+    """The version of OpenCL C, as `-cl-std` has it, and a Rewrite or none.
+
+    `single`: its kernels run in groups of one item. Then the compiler is told that they compute in
+    vectors of their own; Intel's for CPUs takes twice as long where it also makes a form that
+    computes several items at once, which nobody would launch.
+    """
 
     standard: str = "CL1.2"
     rewrite: Rewrite | None = None
+    single: bool = False
+
+    def applied(self, source: str) -> str:
+        """The source as the compiler gets it."""
+        return _KERNEL.sub(rf"\g<0> {_VECTORS}", source) if self.single else source
 
 
 PLAIN: Final = Recipe()
+_KERNEL: Final = re.compile(r"\b__kernel\b(?= *void)")
+_VECTORS: Final = "__attribute__((vec_type_hint(float16)))"
 
 # -- in memory -----------------------------------------------------------------------------
 
@@ -132,7 +145,7 @@ def _build(device: Device, source: str, who: str, recipe: Recipe) -> Any:
     cl = opencl_module()
     step = None if recipe.rewrite is None else _Step(recipe.rewrite, device, who)
     try:
-        return load(cl, device.context, source, _options(recipe), step)
+        return load(cl, device.context, recipe.applied(source), _options(recipe), step)
     except cl.Error as error:
         made = None if step is None or step.made is None else step
         given = "the OpenCL program" if made is None else f"what {made.rewrite} made of it"
