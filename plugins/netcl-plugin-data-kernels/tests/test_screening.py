@@ -96,6 +96,17 @@ MORE = {
     "one of another kind": ("", "do { x[0] += 1; } while (true);"),
     "one without a condition": ("", "for (int k = 0; ; ++k) { x[k] = 1; }"),
     "many parentheses": ("", f"x[0] = {'(' * 9999}1{')' * 9999};"),
+    "many values": ("", f"x[0] = {'1 + ' * 9999}1;"),
+    "many signs": ("", f"x[0] = {'- ' * 9999}1;"),
+    "many statements": ("", "x[0] = n + n;" * 9999),
+    "many rounds": ("", "\n#pragma unroll 100000\nwhile (x[0] < n) x[0] += 1;"),
+    "functions that double": (
+        "float f0(float a) { return a; } "
+        + "".join(
+            f"float f{i}(float a) {{ return f{i - 1}(f{i - 1}(a)); }} " for i in range(1, 25)
+        ),
+        "",
+    ),
 }
 #: Ways out of a buffer that no check of an index would see.
 OUTSIDE = {
@@ -155,8 +166,8 @@ STACKS = {
     "arrays of a group": ("", "float t[1000]; barrier(1); x[0] = t[1];"),
     "numbers of a group": ("", "float16 " + ", ".join(f"v{i}" for i in range(9)) + "; barrier(1);"),
     "functions that call each other": (
-        "void f0(int n) { float t[99]; t[n] = 1; } "
-        + "".join(f"void f{i}(int n) {{ {f'f{i - 1}(n); ' * 9} }} " for i in range(1, 6)),
+        "void f0(int n) { float t[250]; t[n] = 1; } "
+        + "".join(f"void f{i}(int n) {{ {f'f{i - 1}(n); ' * 5} }} " for i in range(1, 6)),
         "f5(1);",
     ),
 }

@@ -113,7 +113,7 @@ class _Reader(ExpressionReader):
                 count = f"netcl_bytes_{each} / {BYTES.get(of.type)}"
                 self.say(f" const ulong netcl_count_{each} = {count};" if of.pointer else "")
             self.say(f" if (!({' && '.join(f'netcl_count_{x}' for x in pointers)})) return;")
-        self.used = 0
+        self.used, before = 0, self.weight
         ends = self.bounds and type_ != "void"  # else the value would be any, or two
         self.block(f"return ({type_})(0); " if ends else "")
         self.scopes.pop()
@@ -122,7 +122,7 @@ class _Reader(ExpressionReader):
             self.refuse(
                 f"variables of at most {_STACK} bytes{at}, those of called functions too", token
             )
-        self.costs[name] = self.used
+        self.costs[name], self.weights[name] = self.used, self.weight - before
         self.functions[name] = tuple((x, of.type if of.pointer else "") for x, of in parameters)
 
     def parameters(self, kernel: bool) -> list[tuple[str, Name]]:
@@ -196,6 +196,7 @@ class _Reader(ExpressionReader):
             self.refuse(f"arrays of at most {_PRIVATE} bytes on a CPU")
 
     def initial(self) -> None:
+        self.values = 0
         if not self.given("{"):
             return self.assignment()
         while not self.given("}"):
@@ -218,8 +219,11 @@ class _Reader(ExpressionReader):
     def statement(self) -> None:
         token = self.now
         text = token.text
+        self.values = 0
         if token.kind == "pragma":
             self.take()
+            if text[-1].isdecimal():
+                self.unrolled(int(text.split()[-1]))
         elif text == "{":
             self.take()
             self.block()
@@ -236,6 +240,12 @@ class _Reader(ExpressionReader):
             if not self.store():
                 self.expression()
             self.want(";")
+
+    def unrolled(self, times: int) -> None:
+        """A loop that the compiler writes out so many times."""
+        before, self.copies = self.copies, self.copies * max(times, 1)
+        self.statement()
+        self.copies = before
 
     def condition(self) -> None:
         self.want("(")
