@@ -52,8 +52,8 @@ class ExpressionReader(DeclarationReader):
         used: Bytes of the variables of the function at hand, and of those that it calls; `costs`
             has those of the functions so far.
         waits: Whether work-items wait for each other.
-        weight: Values and signs so far; `weights` has those of each function, `copies` how often the
-            loops at hand are written out.
+        weight: Values and signs so far; `weights` has those of each function, `copies` how often
+            the loops at hand are written out.
         writes: What the source writes so far.
         indices: The indices so far, where it is not known yet what is settled.
 
