@@ -100,6 +100,7 @@ MORE = {
     "many signs": ("", f"x[0] = {'- ' * 9999}1;"),
     "many statements": ("", "x[0] = n + n;" * 9999),
     "many rounds": ("", "\n#pragma unroll 100000\nwhile (x[0] < n) x[0] += 1;"),
+    "many rounds of many": ("", "\n#pragma unroll\nwhile (x[0] < n)" * 5 + "x[0] += 1;"),
     "functions that double": (
         "float f0(float a) { return a; } "
         + "".join(

@@ -39,6 +39,8 @@ _PRIVATE: Final = 4096
 _STACK: Final = 2 << 20
 #: The most work-items of a group where the plugin leaves that to the driver.
 _ITEMS: Final = 4096
+#: How often a loop is written out where the source leaves that to the compiler.
+_ROUNDS: Final = "8"
 _HELPERS: Final = (
     "static inline ulong netcl_in(ulong i, ulong n) { return i < n ? i : 0; } "
     "static inline ulong netcl_at(ulong i, ulong n) "
@@ -221,9 +223,7 @@ class _Reader(ExpressionReader):
         text = token.text
         self.values = 0
         if token.kind == "pragma":
-            self.take()
-            if text[-1].isdecimal():
-                self.unrolled(int(text.split()[-1]))
+            self.pragma(text.split())
         elif text == "{":
             self.take()
             self.block()
@@ -241,11 +241,20 @@ class _Reader(ExpressionReader):
                 self.expression()
             self.want(";")
 
-    def unrolled(self, times: int) -> None:
-        """A loop that the compiler writes out so many times."""
-        before, self.copies = self.copies, self.copies * max(times, 1)
-        self.statement()
-        self.copies = before
+    def pragma(self, words: Sequence[str]) -> None:
+        """A hint; before a loop that is unrolled, with the loop, of which there are copies then."""
+        loop = "unroll" in words
+        if words[-1] == "unroll":
+            words = [*words, _ROUNDS]
+            self.say(f"\n{' '.join(words)}\n")
+            self.take()
+            self.skip()
+        else:
+            self.take()
+        if loop:
+            before, self.copies = self.copies, self.copies * max(int(words[-1]), 1)
+            self.statement()
+            self.copies = before
 
     def condition(self) -> None:
         self.want("(")
