@@ -8,7 +8,7 @@ from netcl_plugin_data_kernels.screening import screen_of
 from netcl_plugin_data_kernels.vocabulary import KERNEL
 
 import netcl_core as nc
-from netcl_core.errors import TemplateError
+from netcl_core.errors import BuildError, TemplateError
 from netcl_core.hardware import programs
 
 BOTH = {bounds: screen_of("odd/odd.cl.j2", bounds) for bounds in (False, True)}
@@ -273,6 +273,21 @@ def test_what_is_checked_is_what_is_used(body: str) -> None:
     kernel(device.queue, (1,), (1,), *held, *map(np.uint64, (4, 64)))
     cl.enqueue_copy(device.queue, arrays[1], held[1])
     assert (arrays[1][16:] == 99).all()
+
+
+#: Functions that store more than an element of their buffer, of which PoCL only warns.
+WIDER = {
+    "vstore of doubles": "vstore4((double4)(7), 3, x);",
+    "a second result": "float4 v = fract((float4)(1.5f), &x[15]);",
+}
+
+
+@pytest.mark.parametrize("body", WIDER.values(), ids=WIDER)
+def test_no_function_stores_more_than_a_pointer_says(body: str) -> None:
+    for device in nc.devices():
+        if device.has_kernels and device.kind == "cpu":
+            with pytest.raises(BuildError, match="incompatible pointer types"):
+                programs.build(device, bounded(kernel(body)), "f0")
 
 
 @pytest.mark.parametrize("body", RACING.values(), ids=RACING)

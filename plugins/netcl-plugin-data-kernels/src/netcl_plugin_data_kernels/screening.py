@@ -41,7 +41,9 @@ _STACK: Final = 2 << 20
 _ITEMS: Final = 4096
 #: How often a loop is written out where the source leaves that to the compiler.
 _ROUNDS: Final = "8"
+#: What stands before a source. PoCL only warns where a function stores more than a pointer's type.
 _HELPERS: Final = (
+    '#pragma clang diagnostic error "-Wincompatible-pointer-types"\n'
     "static inline ulong netcl_in(ulong i, ulong n) { return i < n ? i : 0; } "
     "static inline ulong netcl_at(ulong i, ulong n) "
     "{ volatile ulong settled = i; return netcl_in(settled, n); } "
