@@ -155,6 +155,8 @@ def test_what_is_not_signed_or_fails_is_not_taken_in(fair: Fair) -> None:
     unsigned = fair.wheel("2.0", sign=False)
     with pytest.raises(NetclError, match=r"there is no .*dsse\.json"):
         serving.submit(unsigned, fair.folder, fair.author.parent / "farm.pem", "static", ())
+    with pytest.raises(NetclError, match="the key of none of the checkers"):
+        serving.submit(fair.wheel(), fair.folder, fair.author.parent / "alice.pem", "static", ())
     assert not [*fair.folder.rglob("*.whl")] and not [*fair.folder.rglob("*.json")]
 
 
