@@ -18,10 +18,10 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
-from netcl_plugin_tensor import lines_gpu
+from netcl_plugin_tensor import geometry, lines_gpu
 from netcl_plugin_tensor.axes import axis, ndim_of, plain_shape, shape_of
 from netcl_plugin_tensor.bags import by_frequency, renormalized
-from netcl_plugin_tensor.line_sums import MOST, add_lines, line_context, line_numbers
+from netcl_plugin_tensor.line_sums import MOST, add_lines, line_context, line_numbers, neighbours
 from netcl_plugin_tensor.strided import fill
 from netcl_plugin_tensor.views import BITS
 
@@ -131,21 +131,28 @@ def collected(request: Request, entry: str, first: Kernel, source: int) -> Kerne
     if request.device.kind == "cpu" or lines_gpu.is_line_per_item(request, along):
         if entry == "add":
             return add_lines(request, picked, full)
-        lines = picked.size // picked.shape[request.attrs["dim"]]
-        return Kernels((first, _lines("put_lines", request, source, picked, full, lines)))
+        return Kernels((first, _put(request, picked, full, source)))
     return Kernels((first,)).then(lines_gpu.collect(request, entry, picked, full, source), {})
 
 
+def _put(request: Request, picked: Spec, full: Spec, source: int) -> Kernel:
+    width = neighbours(request, picked) if request.attrs["whole"] else 1
+    lines = picked.size // picked.shape[request.attrs["dim"]]
+    return _lines("put_lines", request, source, picked, full, lines // width, width)
+
+
 def _lines(
-    entry: str, request: Request, source: int, picked: Spec, full: Spec, items: int
+    entry: str, request: Request, source: int, picked: Spec, full: Spec, items: int, width: int = 0
 ) -> Kernel:
     """A launch that goes along the lines of `picked` and of `full`, of which it holds parts."""
     args = (("in", source), ("in", 1), ("out", 0), *line_numbers(request, picked, full))
     size, whole = DTYPES[full.dtype].itemsize, request.attrs["whole"]
     inner = math.prod(picked.shape[request.attrs["dim"] + 1 :])
     context = {**line_context(request, picked, full), "bits": BITS[size], "chunk": _CHUNK,
-               "width": min(16, _LINE // size), "slices": whole and inner > 1}  # fmt: skip
-    return Kernel(TEMPLATE, entry, args, (max(1, items),), (1,), context)
+               "width": width or min(16, _LINE // size), "slices": whole and inner > 1}  # fmt: skip
+    on_cpu = request.device.kind == "cpu"
+    sizes = ((items,), (1,)) if on_cpu else geometry.groups(request.device, items)
+    return Kernel(TEMPLATE, entry, args, *sizes, context)
 
 
 def _reference(x: Any, index: Any, dim: int, who: str, whole: bool, wraps: bool) -> Any:
