@@ -165,10 +165,10 @@ def _det_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     count = s.shape[-1]
     if not count:
         return [ag.full_like(saved.inputs[0], 0)]
-    others = [ag.prod(ag.cat([ag.narrow(s, -1, 0, i), ag.narrow(s, -1, i + 1, count - i - 1)], -1),
-                      -1) for i in range(count)]  # fmt: skip
-    sign = ag.mul(DET(u), DET(vh))
-    scale = ag.mul(ag.stack(others, -1), ag.unsqueeze(ag.mul(sign, grad), -1))
+    before, after = (ag.constant_pad_nd(ag.cumprod(each, -1), (1, -1), 1.0)
+                     for each in (s, ag.flip(s, (-1,))))  # fmt: skip
+    sign = ag.unsqueeze(ag.mul(ag.mul(DET(u), DET(vh)), grad), -1)
+    scale = ag.mul(ag.mul(before, ag.flip(after, (-1,))), sign)
     return [ag.matmul(_scaled(u, scale), vh)]
 
 

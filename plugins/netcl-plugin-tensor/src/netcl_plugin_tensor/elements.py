@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
@@ -168,6 +169,12 @@ def index_put(x: Any, index: Any, value: Any, accumulate: bool = False) -> Any:
     if masked is not None:
         chosen, shape = masked
         return PUT(operand, chosen, ag.reshape(_broadcast(given, shape), (-1,)))
+    along = None if accumulate or not operand.size else _single_tensor(operand, index)
+    if along is not None and _is_unique(along[0].to_host() % operand.shape[along[1]]):
+        order = nc.arange(operand.size, device=operand.device)
+        chosen = _by_tensor(ag.reshape(order, operand.shape), *along)
+        values = _broadcast(given, chosen.shape)
+        return PUT(operand, ag.reshape(chosen, (-1,)), ag.reshape(values, (-1,)))
     places, unique = _places("index_put", operand.shape, index)
     values = _broadcast(given, places.shape)
     flat, chosen = places.reshape(-1), ag.reshape(values, (-1,))
@@ -243,7 +250,11 @@ def _places(who: str, shape: Sequence[int], index: Any) -> tuple[Any, bool]:
     except IndexError as error:
         raise IndexError(message(who, f"{error}", f"an index of shape {tuple(shape)}")) from None
     found = np.asarray(found)
-    return found, np.unique(found).size == found.size
+    return found, _is_unique(found)
+
+
+def _is_unique(places: Any) -> bool:
+    return bool(np.unique(places).size == places.size)
 
 
 def _on_host(item: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernel, Kernels, Spec, Tensor, widened
+from netcl_core import HostCall, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import geometry, lines_gpu
@@ -26,6 +26,8 @@ from netcl_plugin_tensor.strided import fill
 
 TEMPLATE: Final = "tensor/lines.cl.j2"
 _INDICES: Final = ("uint8", "int8", "int16", "int32", "int64")
+#: Elements in a row that the host copies as one piece.
+_ROW: Final = 32
 #: Ops that found the places themselves: none is out of range, and no device is asked for them.
 _FOUND: Final = ("max", "sort", "found")
 #: More classes than any memory holds are a mistake.
@@ -98,7 +100,14 @@ def _infer(x: Spec, index: Spec, dim: int, who: str, whole: bool, wraps: bool = 
     return Spec(index.shape, x.dtype)
 
 
-def _take(request: Request) -> Kernels:
+def _take(request: Request) -> Kernels | HostCall:
+    x, dim = request.inputs[0], request.attrs["dim"]
+    if request.attrs["whole"] and request.output.size and math.prod(x.shape[dim + 1 :]) >= _ROW:
+
+        def copy(inputs: Any, out: Any) -> None:
+            np.take(*inputs, axis=dim, out=out, mode="wrap")
+
+        return HostCall(copy)
     buffers = (("in", 0), ("in", 1), ("out", 0))
     return Kernels((_lines("take_lines", request, buffers, request.output, request.inputs[0]),))
 
