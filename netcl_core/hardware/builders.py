@@ -23,9 +23,8 @@ from netcl_core.errors import BuildError
 from netcl_core.hardware import building
 from netcl_core.hardware.device import Device
 
-#: The platforms whose compilers hold a lock of their process. Others gain nothing: NVIDIA's takes
-#: milliseconds for a kernel, and PoCL compiles most of it where the kernel first runs.
-_PLATFORMS: Final = frozenset({"Intel(R) OpenCL"})
+#: The platforms of which it was measured that a first step takes half the time.
+_PLATFORMS: Final = frozenset({"Intel(R) OpenCL", "Portable Computing Language"})
 #: Programs that wait for each builder before another one is started.
 _WAITING: Final = 2
 _MOST: Final = 8
