@@ -75,32 +75,30 @@ def submit(
     return [], noted
 
 
-def publish(market: Path, url: str = "", as_json: bool = False) -> int:
-    """Write the catalogue of a market; 1 if a file was refused."""
+def publish(market: Path, site: Path, url: str = "", as_json: bool = False) -> int:
+    """Write the catalogue of a market into a folder; 1 if a file was refused."""
     owners, records = market / "owners.toml", market / "records"
     there = records if records.is_dir() else None
-    return build.run(
-        market / "wheels", market / "site", there, url, "netcl market", as_json, owners
-    )
+    return build.run(market / "wheels", site, there, url, "netcl market", as_json, owners)
 
 
-def application(market: Path) -> Any:
-    """The WSGI application that serves the catalogue, also after it was published again."""
+def application(site: Path) -> Any:
+    """The WSGI application that serves a catalogue, also after it was published again."""
     try:
         whitenoise = import_module("whitenoise")
     except ImportError as error:
         raise _missing() from error
     nothing = _Nothing()
-    return whitenoise.WhiteNoise(nothing, market / "site", autorefresh=True, index_file=True)
+    return whitenoise.WhiteNoise(nothing, site, autorefresh=True, index_file=True)
 
 
-def serve(market: Path, host: str, port: int) -> None:
-    """Serve a market over http until it is interrupted."""
+def serve(site: Path, host: str, port: int) -> None:
+    """Serve a catalogue over http until it is interrupted."""
     try:
         waitress = import_module("waitress")
     except ImportError as error:
         raise _missing() from error
-    waitress.serve(application(market), host=host, port=port, ident="netcl market")
+    waitress.serve(application(site), host=host, port=port, ident="netcl market")
 
 
 class _Nothing:
