@@ -27,7 +27,8 @@ def call(*arguments: str) -> Result:
 
 def test_a_run_leaves_model_and_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = call("digits", "--device", "numpy", "--epochs", "3", "--batch-size", "64")
+    run = ("digits", "--device", "numpy", "--epochs", "3", "--batch-size", "64")
+    result = call(*run, "--plot", "--profile", "--log", "json", "--log", "tensorboard")
     assert result.exit_code == 0, result.output
     model, curves = Path("runs/digits/model.safetensors"), Path("runs/digits/curves.png")
     assert model.stat().st_size > 60_000
@@ -42,6 +43,14 @@ def test_a_run_leaves_model_and_curves(tmp_path: Path, monkeypatch: pytest.Monke
         assert text in result.output
     assert f"{model} (loads back, same accuracy)" in result.output
     assert str(curves) in result.output and "\x1b" not in result.output
+    trace = json.loads(Path("runs/digits/trace.json").read_text())["traceEvents"]
+    assert "host: linear" in {each["name"] for each in trace}
+    assert "host: linear" in Path("runs/digits/profile.txt").read_text()
+    rows = [json.loads(line) for line in Path("runs/digits/metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "loss" in row] == [10, 20, 22, 32, 42, 44, 54, 64, 66]
+    assert [row["epoch"] for row in rows if "accuracy" in row] == [1, 2, 3]
+    (events,) = Path("runs/digits/tensorboard").iterdir()
+    found = {name for event in RawReader(events) for name in event}
 
 
 def test_json_alone_is_on_stdout(tmp_path: Path) -> None:
@@ -55,7 +64,9 @@ def test_json_alone_is_on_stdout(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["flowers"], "'flowers' is not 'digits'"),
+        (["flowers"], "'flowers' is not one of 'digits'"),
+        (["mnist"], "mnist takes a FOLDER with the four .gz files of https://"),
+        (["digits", "folder"], "digits takes no second argument"),
         ([], "Missing argument"),
         (["digits", "--epochs", "0"], "--epochs"),
         (["digits", "--lr", "0"], "--lr"),
@@ -159,9 +170,9 @@ def test_a_terminal_gets_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
     shown = Console(force_terminal=True, width=100)
     history = History(losses=[1.0, 0.5], accuracies=[0.25], seconds=[1.0], steps=[2])
     with report.Display(shown, "digits on cpu", 1) as display:
-        display.step(2, 0.5)
+        display.step(2, 0.5, 0.1)
         display.epoch(1, history)
-        display.step(2, 0.5)
+        display.step(2, 0.5, 0.1)
     text = capsys.readouterr().out
     for part in ("digits on cpu", "100%", "loss 0.5000", "accuracy 0.2500", "steps/s"):
         assert part in text
