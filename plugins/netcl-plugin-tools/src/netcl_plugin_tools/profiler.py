@@ -1,4 +1,4 @@
-"""The namespace `netcl_core.profiler`: what a block of code asks of a device, and how long it takes.
+"""The namespace `netcl_core.profiler`: what a block asks of a device, and how long it takes.
 
 Times of kernels are those of OpenCL's events, which the device takes itself.
 """
@@ -95,7 +95,9 @@ class profile:  # noqa: N801 - a function to its users, and a context manager
         if capturing():
             given, remedy = "a profile inside a capture", "Profile the replays"
             raise ArgumentError(message("profile", given, "one around it", remedy))
-        device = self.device = get_device(default_device() if self._device is None else self._device)
+        device = self.device = get_device(
+            default_device() if self._device is None else self._device
+        )
         stream_of(device).finish()
         self._spans, self.memory = [], []
         seen = _Watched(device, self._spans, self._remember)

@@ -12,7 +12,6 @@ from netcl_core import distributed, get_rng_state, load, save, set_rng_state, te
 from netcl_core.errors import message
 from netcl_plugin_train.loop import History, Stop, TrainingError
 
-
 #: Seconds between checkpoints in an epoch.
 _EVERY = 60.0
 
@@ -43,8 +42,8 @@ class Checkpoint:
 
     def step(self, steps: int, loss: float, rate: float) -> None:
         """Write the file now and then."""
-        asked = self._stop is not None and self._stop.asked
-        if asked or time.monotonic() - self._written > _EVERY:
+        ends = self._stop is not None and self._stop.agreed
+        if ends or time.monotonic() - self._written > _EVERY:
             self._write()
 
     def epoch(self, epochs: int, history: History) -> None:

@@ -40,7 +40,7 @@ def alike(device: Device) -> None:
                 model, given = small(name)
                 output = model(given)
                 found.append((output[0] if name == "BERT" else output).numpy())
-        np.testing.assert_allclose(*found, rtol=0, atol=2e-5, err_msg=name)
+        np.testing.assert_allclose(found[0], found[1], rtol=0, atol=2e-5, err_msg=name)
 
 
 SCENARIOS: Final = [Scenario("models", "alike", alike)]

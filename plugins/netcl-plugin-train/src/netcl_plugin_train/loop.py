@@ -58,10 +58,14 @@ class Stop:
     """A request to end a run at the next step: in its `with` block, Ctrl-C. A second one is one.
 
     It is heard by the main thread alone, as Python's signals are.
+
+    Attributes:
+        asked: Whether this process was asked.
+        agreed: Whether all processes end once the watchers know of the last step.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked = self.agreed = False
         self._before: Any = None
 
     def __enter__(self) -> Stop:
@@ -181,19 +185,19 @@ class _Told:
         self.waiting.append(loss)
         if len(self.waiting) == _FETCH_EVERY or (self._alone and self._stop.asked):
             self.fetch()
-            if self._stop.asked:
-                raise KeyboardInterrupt
 
     def fetch(self) -> None:
         """Read what is there, and tell."""
         if not self.waiting:
             return
+        stop = self._stop
+        stop.agreed = stop.asked
         losses = [float(value.item()) for value in self.waiting]
         self.waiting.clear()
         if not self._alone:  # all give up, and stop, at the same step
-            given = tensor([*losses, float(self._stop.asked)], device="numpy")
-            *losses, asked = distributed.all_reduce(given, "MEAN").tolist()
-            self._stop.asked = asked > 0
+            both = tensor([*losses, float(stop.asked)], device="numpy")
+            *losses, asked = distributed.all_reduce(both, "MEAN").tolist()
+            stop.agreed = asked > 0
         for number in losses:
             self._history.losses.append(number)
             if not math.isfinite(number):
@@ -202,6 +206,8 @@ class _Told:
                 raise TrainingError(message("fit", given, "a finite loss", remedy))
         for watcher in self._watchers:
             watcher.step(len(self._history.losses), losses[-1], self._optimizer.lr)
+        if stop.agreed:
+            raise KeyboardInterrupt
 
 
 def accuracy(model: Any, batches: Iterable[tuple[Any, Any]]) -> float:

@@ -64,7 +64,9 @@ class JsonLines(_Numbers):
     def __init__(self, folder: Path, steps: int) -> None:
         super().__init__()
         self.path = folder / "metrics.jsonl"
-        kept = self.path.read_bytes().splitlines(keepends=True) if steps and self.path.exists() else ()
+        kept = (
+            self.path.read_bytes().splitlines(keepends=True) if steps and self.path.exists() else ()
+        )
         write_whole(self.path, *(line for line in kept if _step(line) <= steps))
 
     def write(self, steps: int, **numbers: float) -> None:

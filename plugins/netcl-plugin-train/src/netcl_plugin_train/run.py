@@ -90,7 +90,9 @@ def _finish(
     if plot:
         files = import_module("netcl_plugin_train.files")  # matplotlib takes its time
         written.append(folder / "curves.png")
-        files.save_curves(run.history, written[-1], f"{told.task}, {run.device} ({run.device.name})")
+        files.save_curves(
+            run.history, written[-1], f"{told.task}, {run.device} ({run.device.name})"
+        )
     again = _reloaded_accuracy(run, told.task, model)
     if as_json:
         print_json(_data(run, again, written))

@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, final
 
+from netcl_core import autograd as ag
 from netcl_core import data, models, nn
 from netcl_core.errors import message
-from netcl_core.nn import functional as F
 from netcl_plugin_train.loop import TrainingError
 
 #: The bytes of a sample of text, and the share of a file that is kept for the test.
@@ -39,7 +39,7 @@ class Task:
 
 def loss(output: Any, target: Any) -> Any:
     """The mean cross entropy, over all positions of a text too."""
-    return F.cross_entropy(output.flatten(0, -2), target.flatten())
+    return ag.cross_entropy(output.flatten(0, -2), target.flatten())
 
 
 def _perceptron() -> Any:

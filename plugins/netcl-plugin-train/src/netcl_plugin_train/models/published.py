@@ -195,7 +195,9 @@ def load(model: Any, path: str | os.PathLike[str]) -> Any:
     choices = [(names, prefix) for names in tables for prefix in names.prefixes]
     names, prefix = max(
         choices,
-        key=lambda choice: sum(choice[1] + _theirs(each, choice[0])[0][0] in found for each in ours),
+        key=lambda choice: sum(
+            choice[1] + _theirs(each, choice[0])[0][0] in found for each in ours
+        ),
     )
     wanted = {each: _theirs(each, names) for each in ours}
     state: dict[str, Any] = {}
@@ -224,10 +226,12 @@ def _theirs(ours: str, names: Names) -> tuple[list[str], bool]:
     for pattern, given in names.rows.items():
         found = re.fullmatch(re.escape(pattern).replace(r"\#", r"(\d+)"), ours)
         if found is not None:
-            break
-    else:
-        return [ours], False
-    places = dict(zip("abc", map(int, found.groups()), strict=False))
+            return _filled([given] if isinstance(given, str) else given, found.groups())
+    return [ours], False
+
+
+def _filled(rows: Sequence[str], numbers: Sequence[str]) -> tuple[list[str], bool]:
+    places = dict(zip("abc", map(int, numbers), strict=False))
     places |= {key.upper(): number - 1 for key, number in places.items()}
-    rows = [row.format(**places) for row in ([given] if isinstance(given, str) else given)]
-    return [row.removesuffix(".T") for row in rows], rows[0].endswith(".T")
+    names = [row.format(**places) for row in rows]
+    return [name.removesuffix(".T") for name in names], names[0].endswith(".T")

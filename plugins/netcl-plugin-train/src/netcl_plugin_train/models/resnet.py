@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
+from netcl_plugin_nn.module import Module
+
+from netcl_core import autograd as ag
 from netcl_core import nn
-from netcl_core.nn import functional as F
 
 
 @final
-class _Residual(nn.Module):
-    """Two convolutions of 3 x 3, or of 1 x 1, 3 x 3 and 1 x 1 (a bottleneck), and the way around."""
+class _Residual(Module):
+    """Convolutions of 3 x 3 twice, or of 1, 3 and 1 (a bottleneck), and the way around."""
 
     def __init__(self, inputs: int, width: int, stride: int, bottleneck: bool) -> None:
         super().__init__()
@@ -34,12 +36,12 @@ class _Residual(nn.Module):
         y = x
         for i in range(1, self.count + 1):
             y = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(y))
-            y = F.relu(y) if i < self.count else y
-        return F.relu(y + (x if self.downsample is None else self.downsample(x)))
+            y = ag.relu(y) if i < self.count else y
+        return ag.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
 @final
-class ResNet(nn.Module):
+class ResNet(Module):
     """A residual network (He et al. 2015, arXiv:1512.03385): scores of classes.
 
     >>> model = models.ResNet((1, 1), classes=10, width=8, small=True)
@@ -80,8 +82,8 @@ class ResNet(nn.Module):
 
     def forward(self, pictures: Any) -> Any:
         """Scores (N, classes) of pictures (N, 3, height, width)."""
-        x = F.relu(self.bn1(self.conv1(pictures)))
-        x = x if self.small else F.max_pool2d(x, 3, stride=2, padding=1)
+        x = ag.relu(self.bn1(self.conv1(pictures)))
+        x = x if self.small else ag.max_pool2d(x, 3, stride=2, padding=1)
         for stage in range(1, self.stages + 1):
             x = getattr(self, f"layer{stage}")(x)
-        return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
+        return self.fc(ag.adaptive_avg_pool2d(x, 1).flatten(1))

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, final
 
+from netcl_plugin_nn.module import Module
+
 from netcl_core import autograd as ag
 from netcl_core import nn
 from netcl_core.errors import ShapeError, message
-from netcl_core.nn import functional as F
 
 
 @final
-class Block(nn.Module):
+class Block(Module):
     """Attention of several heads and two linear layers, each with a norm and a residual.
 
     Args:
@@ -34,7 +35,7 @@ class Block(nn.Module):
         dropout: float = 0.0,
         norm_first: bool = True,
         causal: bool = False,
-        activation: Callable[[Any], Any] = F.gelu,
+        activation: Callable[[Any], Any] = ag.gelu,
     ) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
@@ -61,7 +62,7 @@ class Block(nn.Module):
         packed = self.qkv(x).reshape(n, length, 3, self.heads, width // self.heads)
         query, key, value = packed.permute(2, 0, 3, 1, 4)
         p = self.dropout if self.training else 0.0
-        found = F.scaled_dot_product_attention(query, key, value, mask, p, self.causal)
+        found = ag.scaled_dot_product_attention(query, key, value, mask, p, self.causal)
         return self.drop(self.out(found.transpose(1, 2).reshape(n, length, width)))
 
     def feed_forward(self, x: Any) -> Any:
@@ -77,7 +78,7 @@ def _positions(who: str, table: Any, length: int) -> Any:
 
 
 @final
-class GPT2(nn.Module):
+class GPT2(Module):
     """The language model GPT-2 (Radford et al. 2019): scores of the next token at each position.
 
     >>> model = models.GPT2(vocabulary=50, context=16, width=32, layers=2, heads=4)
@@ -107,7 +108,7 @@ class GPT2(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(context, width)
-        gelu = partial(F.gelu, approximate="tanh")
+        gelu = partial(ag.gelu, approximate="tanh")
         self.blocks = nn.ModuleList(
             Block(width, heads, 1e-5, dropout, causal=True, activation=gelu) for _ in range(layers)
         )
@@ -121,11 +122,11 @@ class GPT2(nn.Module):
         x = self.drop(self.tokens(ids) + _positions("GPT2", self.positions.weight, ids.shape[1]))
         for block in self.blocks:
             x = block(x)
-        return F.linear(self.norm(x), self.tokens.weight)
+        return ag.linear(self.norm(x), self.tokens.weight)
 
 
 @final
-class BERT(nn.Module):
+class BERT(Module):
     """The encoder BERT (Devlin et al. 2018, arXiv:1810.04805): a vector for each token.
 
     >>> model = models.BERT(vocabulary=50, context=16, width=32, layers=2, heads=4)
@@ -180,7 +181,7 @@ class BERT(nn.Module):
 
 
 @final
-class ViT(nn.Module):
+class ViT(Module):
     """The Vision Transformer (Dosovitskiy et al. 2020, arXiv:2010.11929): scores of classes.
 
     >>> model = models.ViT(size=32, patch=8, width=32, layers=2, heads=4, classes=10)
