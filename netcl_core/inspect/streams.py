@@ -17,6 +17,7 @@ from netcl_core.hardware.device import stand_in as stand_in
 from netcl_core.hardware.runtimes import discover as discover
 from netcl_core.runtime.host_calls import HostBound as HostBound
 from netcl_core.runtime.opencl_stream import Launch as Launch
+from netcl_core.runtime.opencl_stream import OpenCLStream as OpenCLStream
 from netcl_core.runtime.opencl_stream import shared_kernel as shared_kernel
 from netcl_core.runtime.stream import Stream as Stream
 from netcl_core.runtime.stream import StreamWrapper as StreamWrapper

@@ -251,16 +251,28 @@ def fill_pattern(value: Any, dtype: Dtype) -> Array:
 
 @final
 class OpenCLStream:
-    """Memory and commands of one OpenCL device; see `stream.Stream`."""
+    """Memory and commands of one OpenCL device; see `stream.Stream`.
 
-    def __init__(self, device: Device, memory: DeviceMemory | None = None) -> None:
+    With `told` it has a queue of its own, whose events keep their times, and tells each event.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        memory: DeviceMemory | None = None,
+        told: Callable[[Any], None] | None = None,
+    ) -> None:
         cl = opencl_module()
         self.device = device
         self.queue: Any = device.queue
+        if told is not None:
+            timing = cl.command_queue_properties.PROFILING_ENABLE
+            self.queue = cl.CommandQueue(device.context, device.cl_device, timing)
+        self._told = told
         self._uploads = Uploads()
         self._memory = memory_of(device) if memory is None else memory
         self._take = self._memory.pool.allocate
-        self._enqueue = cl.enqueue_nd_range_kernel
+        self._enqueue = self._telling(cl.enqueue_nd_range_kernel)
         self._no_memory, self._misused = cl.MemoryError, cl.LogicError
         self._refusals = (cl.Error, MemoryError)  # that of a runtime that allocates in this process
         self._count = 0
@@ -331,7 +343,8 @@ class OpenCLStream:
         array = np.empty(size, dtype.numpy)
         if size:
             self.catch_up()
-            opencl_module().enqueue_copy(self.queue, array, buffer, is_blocking=True)
+            copy = self._telling(opencl_module().enqueue_copy)
+            copy(self.queue, array, buffer, is_blocking=True)
             self._uploads.drop_finished()
         return array
 
@@ -434,12 +447,26 @@ class OpenCLStream:
 
     def _command(self, command: Callable[..., Any], nbytes: int, *args: Any, **kwargs: Any) -> Any:
         """Enqueue a command; some drivers make a buffer only when the first one uses it."""
+        command = self._telling(command)
         try:
             event = command(self.queue, *args, **kwargs)
         except self._no_memory:
             event = self.again(command, nbytes, self.queue, *args, **kwargs)
         self.note(1, event)
         return event
+
+    def _telling(self, command: Callable[..., Any]) -> Callable[..., Any]:
+        """A command that tells its event, if somebody wants to know."""
+        told = self._told
+        if told is None:
+            return command
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            event = command(*args, **kwargs)
+            told(event)
+            return event
+
+        return run
 
     def note(self, count: int, event: Any) -> None:
         """Count commands that were enqueued, the last with this event."""

@@ -23,6 +23,7 @@ class ToolsPlugin:
     @hookimpl
     def netcl_register_namespaces(self, registry: Any) -> None:
         registry.add("tuning", "netcl_plugin_tools.tune.first_use")
+        registry.add("profiler", "netcl_plugin_tools.profiler")
 
     @hookimpl
     def netcl_doctor(self) -> Any:
