@@ -127,6 +127,12 @@ TRACERS = {
         "looks at the dtypes of a trace"
     ),
     "plugins/netcl-plugin-tools/src/netcl_plugin_tools/graph/graph.py": "draws traces",
+    **{
+        f"plugins/netcl-plugin-patterns/src/netcl_plugin_patterns/{name}.py": (
+            "patterns are looked for in traces, and replace parts of them"
+        )
+        for name in ("matching", "pattern_nodes", "rewriting", "rows", "training")
+    },
     "plugins/netcl-plugin-tools/src/netcl_plugin_tools/graph/times.py": (
         "tells a program's steps from its inputs"
     ),

@@ -22,9 +22,8 @@ from netcl_core.jit.arguments import Arguments, Structure, restored
 from netcl_core.jit.entries import MAX_PROGRAMS, Entries, Entry
 from netcl_core.jit.explanation import Lowered, describe, lower, skipped
 from netcl_core.jit.parts import Parts, Trial
-from netcl_core.jit.patterns.rows import REGISTERED_ROWS, HasRows, PatternRows
 from netcl_core.jit.program import Program
-from netcl_core.jit.trace import Trace
+from netcl_core.jit.trace import Patterns, Trace
 from netcl_core.tape.apply import apply
 from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.state import process, thread
@@ -41,7 +40,7 @@ class Jitted:
     __wrapped__: Callable[..., Any]
 
     def __init__(
-        self, function: Callable[..., Any], strict: bool, patterns: PatternRows = REGISTERED_ROWS
+        self, function: Callable[..., Any], strict: bool, patterns: Patterns | None = None
     ) -> None:
         functools.update_wrapper(self, function)
         self.strict = strict
@@ -138,9 +137,10 @@ class Jitted:
         key = given.key if signature is None else signature
         mode = process.grad if thread.grad is None else thread.grad
         amp = None if thread.amp is None else thread.amp.policy
+        version = None if self.patterns is None else self.patterns.version
         if given.tensors:
-            return key, mode, thread.chosen, amp, self.patterns.version
-        return key, mode, thread.chosen, amp, self.patterns.version, default_device()
+            return key, mode, thread.chosen, amp, version
+        return key, mode, thread.chosen, amp, version, default_device()
 
     def _resized(self, given: Arguments) -> Entry | None:
         """The entry of a program for other sizes, fitted to these."""
@@ -286,7 +286,7 @@ def jit_compile(
     fn: Callable[..., Any] | None = None,
     *,
     strict: bool = False,
-    patterns: HasRows | None = None,
+    patterns: Any = None,
 ) -> Any:
     """Fuse a function of ops: elementwise chains become one forward and one backward kernel.
 
@@ -311,4 +311,4 @@ def jit_compile(
         return lambda function: jit_compile(function, strict=strict, patterns=patterns)
     if isinstance(fn, Jitted):
         return fn
-    return Jitted(fn, strict, REGISTERED_ROWS if patterns is None else patterns.rows)
+    return Jitted(fn, strict, None if patterns is None else patterns.rows)

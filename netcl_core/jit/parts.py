@@ -14,8 +14,7 @@ from typing import Any, Final, final
 from netcl_core.cache import Memo
 from netcl_core.hardware.device import Device
 from netcl_core.jit.part_tracer import Part, PartTracer, facts_of
-from netcl_core.jit.patterns.rewriting import Rewritten
-from netcl_core.jit.program import Program
+from netcl_core.jit.program import Program, Rewritten
 from netcl_core.jit.resuming import give_values
 from netcl_core.runtime.stream import replaced, stream_of
 from netcl_core.tape.modes import enable_grad, is_grad_enabled, no_grad

@@ -8,16 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from netcl_core.codegen.layout import Sizes, renamed
 from netcl_core.jit.epilogues import join
 from netcl_core.jit.partition import Unit, is_elementwise, is_leaf, is_small, partition
-from netcl_core.jit.patterns.rewriting import Rewritten
 from netcl_core.jit.steps import Executable, Growing, RegionStep, step_of
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.tape.trace_node import CONSTANT, INPUT, RANDOM, TraceNode
 from netcl_core.tensors.random_state import random_state
+
+
+@final
+@dataclass(eq=False, slots=True)
+class Rewritten:
+    """A trace after its patterns were applied (by netcl-plugin-patterns, where there are any).
+
+    Attributes:
+        nodes: All its nodes; numbers grow along it.
+        results: Those that the function returns.
+        applied: What was replaced, in the order of the groups.
+        misses: Where a pattern nearly fitted, and what failed.
+        sizes: The sizes that matchers and planners looked at.
+        written: How many ops the function itself has.
+    """
+
+    nodes: Sequence[TraceNode]
+    results: Sequence[TraceNode]
+    applied: list[Any] = field(default_factory=list)
+    misses: list[Any] = field(default_factory=list)
+    sizes: set[int] = field(default_factory=set)
+    written: int = 0
 
 
 @final

@@ -21,6 +21,9 @@ from netcl_core.plugins.lazy_loading import Demand, Loader, load_needed
 from netcl_core.plugins.names import check_name, check_priority
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 
+#: Who provides what was registered by hand; it wins over installed plugins.
+USER: Final = "user"
+USER_PRIORITY: Final = 1_000_000
 #: The table of the records that exist for other ops, whatever their kind.
 _PARTS: Final = "part"
 
