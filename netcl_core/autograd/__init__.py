@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from netcl_core.autograd import graph as graph
+from netcl_core.autograd import training_compiler as training_compiler
 from netcl_core.autograd.compiler import AutogradPrimitive as AutogradPrimitive
 from netcl_core.autograd.compiler import TraceNode as TraceNode
 from netcl_core.autograd.compiler import TracingContext as TracingContext
 from netcl_core.autograd.compiler import jit_compile as jit_compile
 from netcl_core.autograd.compiler import register_primitive as register_primitive
 from netcl_core.autograd.debug import debug_tape as debug_tape
-from netcl_core.autograd.graph import CompiledGraph as CompiledGraph
-from netcl_core.autograd.graph import capture as capture
 from netcl_core.codegen.inline import NO_SLOTS as NO_SLOTS
 from netcl_core.codegen.inline import Slots as Slots
 from netcl_core.codegen.inline import inlined as inlined
@@ -94,6 +94,7 @@ __all__ = sorted(
 _NAMESPACES: Final = {
     "amp": "AmpPolicy amp_policy casting named_policy",
     "autodiff": "Function once_differentiable",
+    "capture": "CompiledGraph capture",
     "patterns": (
         "Captured MatchedOp TrainingGraphCompiler TrainingPattern get_training_compiler planned"
     ),

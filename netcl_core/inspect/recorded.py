@@ -16,7 +16,6 @@ from netcl_core.ops.casting import cast as cast
 from netcl_core.ops.in_place import becomes as becomes
 from netcl_core.ops.in_place import former_of as former_of
 from netcl_core.ops.operator_call import OperatorCall as OperatorCall
-from netcl_core.runtime.recording import recordings as recordings
 from netcl_core.tape.anomaly import anomaly as anomaly
 from netcl_core.tape.apply import apply as apply
 from netcl_core.tape.apply import result_nodes as result_nodes

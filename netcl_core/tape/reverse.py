@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import ArgumentError, GradientError, MutationError, message
-from netcl_core.runtime.recording import note_gradient, on_replay, recordings
+from netcl_core.runtime.recording import captures, note_gradient, on_replay
 from netcl_core.tape import anomaly, hooks
 from netcl_core.tape.computations import accumulate, convert
 from netcl_core.tape.gradients import PLAIN, Arithmetic, Placed, refuse_unrecorded, whole
@@ -292,9 +292,9 @@ def run_backward(
 def grad_so_far(leaf: Tensor) -> Any:
     """The gradient of a leaf to which one that arrives is added. A capture begins without."""
     leaf.note_arrival()
-    if recordings:
+    if captures:
         on_replay(leaf.note_arrival)
-    if recordings and note_gradient(leaf):
+    if captures and note_gradient(leaf):
         leaf.grad = None
     return leaf.grad
 

@@ -22,7 +22,7 @@ from netcl_core.errors import (
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device, get_device
 from netcl_core.runtime.geometry import Geometry, Shape, dense
-from netcl_core.runtime.recording import note_change, recordings, refuse_reading
+from netcl_core.runtime.recording import captures, note_change, refuse_reading
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
@@ -144,7 +144,7 @@ class Tensor(Operand):
         been changed since; else it is read once and remembered.
         """
         told()
-        if recordings:
+        if captures:
             refuse_reading("the host asks for the range of a tensor's values")
         known = self._known_range()
         if known is None:
@@ -345,7 +345,7 @@ class Tensor(Operand):
             self._version += 1
         else:
             self._storage.version += 1
-        if recordings:
+        if captures:
             note_change(self)
 
     def copy_(self, source: Any) -> Tensor:
