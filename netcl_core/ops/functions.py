@@ -138,10 +138,8 @@ def method(name: str) -> Callable[..., Any] | None:
     op = name.removesuffix("_")
     registry.load(SERVING_OPS, op)
     rows = registry.op_rows(op)
-    if not rows:
+    if not rows or not all(getattr(row.record, "method", True) for row in rows):
         return ported("Tensor", name)  # type: ignore[no-any-return]
-    if not all(getattr(row.record, "method", True) for row in rows):
-        return None
     record = rows[0].record
     gathers = isinstance(record, Operator) and _takes_one_more(record.signature)
     function = functions[op]

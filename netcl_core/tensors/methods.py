@@ -12,7 +12,6 @@ from netcl_core.hardware.device_table import get_device
 from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.samplers import SAMPLERS
 
 
 def _cast(dtype: str) -> Callable[[Any], Any]:
@@ -141,5 +140,4 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "view": _view,
     "where": _where,
     "zero_": _zero,
-    **SAMPLERS,
 }

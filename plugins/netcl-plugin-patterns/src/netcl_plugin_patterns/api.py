@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netcl_plugin_patterns.records import Captured, Graph, MatchedOp, TrainingPattern
-from netcl_plugin_patterns.rows import REGISTERED_ROWS, OwnRows
+from netcl_plugin_patterns.rows import REGISTERED_ROWS as REGISTERED_ROWS
 from netcl_plugin_patterns.training import (
     PatternPlan,
     TrainingGraphCompiler,
@@ -12,11 +12,9 @@ from netcl_plugin_patterns.training import (
 )
 
 __all__ = [
-    "REGISTERED_ROWS",
     "Captured",
     "Graph",
     "MatchedOp",
-    "OwnRows",
     "PatternPlan",
     "TrainingGraphCompiler",
     "TrainingPattern",

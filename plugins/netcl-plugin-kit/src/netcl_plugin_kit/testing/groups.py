@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from netcl_plugin_patterns import Captured, Graph, MatchedOp, TrainingPattern
-from netcl_plugin_patterns.api import OwnRows
+from netcl_plugin_patterns.rows import OwnRows
 
 from netcl_core.autograd import Operator
 from netcl_core.errors import RegistrationError, message
