@@ -13,6 +13,7 @@ from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.implementations import Attrs
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import Operator
+from netcl_core.ops.primitive_function import sorted_operands
 from netcl_core.ops.targets import TARGETS, into
 from netcl_core.ops.user_errors import MISTAKES, names_an_op, raise_named
 from netcl_core.plugins.registry import registry
@@ -128,6 +129,7 @@ def _tuple_type(operator: Operator) -> Any:
     return namedtuple(operator.name, operator.results)
 
 
+_NO_NUMBERS: Final[frozenset[type]] = frozenset()
 #: The device, the operands as they are cast, those that are there as Operands, and the key.
 Prepared: TypeAlias = tuple[Device, Sequence[Any], list[Any], tuple[Any, ...]]
 
@@ -143,16 +145,13 @@ def prepare(
     device = device or common_device(operator.name, operands) or default_device()
     if thread.amp is not None and operator.view is None:
         operands = thread.amp.cast(operator.name, operands, device)
-    inputs: list[Any] = []
-    key: list[Any] = [device, registry.version, thread.chosen, tuple(attrs.values())]
-    for x in operands:
-        if x is None:
-            key.append(None)
-            continue
-        operand = x if isinstance(x, Tensor) else Tensor.from_host(x, device)
-        value = operand.value
-        inputs.append(operand)
-        key += (value.shape, value.dtype)
+    given = sorted_operands(operands, _NO_NUMBERS)
+    if given is None:
+        operands = [as_operand(x, device) for x in operands]
+        given = sorted_operands(operands, _NO_NUMBERS)
+        assert given is not None  # host data is tensors now
+    inputs, _, key = given
+    key += (device, registry.version, thread.chosen, *attrs.values())
     return device, operands, inputs, tuple(key)
 
 
