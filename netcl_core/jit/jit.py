@@ -66,20 +66,20 @@ class Jitted:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
         """The same function, of a bound method that of the copied object, with no programs yet."""
-        made = memo[id(self)] = object.__new__(Jitted)
-        made.__init__(deepcopy(self._function, memo), self.strict, self.patterns)
-        return made
+        copied = memo[id(self)] = object.__new__(Jitted)
+        copied.__init__(deepcopy(self._function, memo), self.strict, self.patterns)
+        return copied
 
     def __reduce__(self) -> Any:
         """By name: its own if it stands there (a decorated function), else its function's."""
         function = self._function
-        made = Jitted, (function, self.strict, self.patterns)
+        anew = Jitted, (function, self.strict, self.patterns)
         if not isinstance(function, types.FunctionType):
-            return made  # a bound method, an object: pickle knows
-        found = _at(function.__module__, function.__qualname__)
-        if found is self:
+            return anew  # a bound method, an object: pickle knows
+        there = _at(function.__module__, function.__qualname__)
+        if there is self:
             return function.__qualname__
-        if found is not function:
+        if there is not function:
             raise PicklingError(
                 message(
                     f"pickle of {self!r}",
@@ -88,7 +88,7 @@ class Jitted:
                     "Define it at the top of a module or in a class there",
                 )
             )
-        return made
+        return anew
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if thread.tracer is not None:  # part of another function's program
@@ -183,13 +183,13 @@ class Jitted:
         trace = self._trace(given, not self.strict).run(args, kwargs)
         if trace.error is not None and not trace.suspect:
             raise trace.error
-        entry, found = trace.entry, trace.result
+        entry, result = trace.entry, trace.result
         if trace.error is not None:
-            found = self._function(*args, **kwargs)
+            result = self._function(*args, **kwargs)
         self._tell(entry)
         self._keep(given, entry)
         if trace.ran or trace.error is not None:
-            return found
+            return result
         return self._run(entry, given, args, kwargs)
 
     def _trace(self, given: Arguments, resumes: bool) -> Trace:
@@ -276,10 +276,10 @@ def _likeness(args: Any) -> Any:
 
 def _at(module: str | None, path: str) -> Any:
     """What stands at a dotted path of a module; None: nothing."""
-    found: Any = sys.modules.get(module or "")
+    value: Any = sys.modules.get(module or "")
     for name in path.split("."):
-        found = getattr(found, name, None)
-    return found
+        value = getattr(value, name, None)
+    return value
 
 
 def jit_compile(

@@ -97,18 +97,18 @@ class Program:
         growing = Growing(sizes, self.fixed)
         steps = []
         for step in self.steps:
-            found = step.resized(growing)
-            if found is None:
+            resized = step.resized(growing)
+            if resized is None:
                 return None
-            steps.append(found)
+            steps.append(resized)
         now = growing.sizes
         if any(is_small(shape) != is_small(renamed(shape, now)) for shape in self._shapes):
             return None
-        made = object.__new__(Program)
-        made.__dict__.update(self.__dict__)
-        made._sizes, made.steps = now, steps
-        made.direct = made._direct()
-        return made
+        program = object.__new__(Program)
+        program.__dict__.update(self.__dict__)
+        program._sizes, program.steps = now, steps
+        program.direct = program._direct()
+        return program
 
     def _direct(self) -> RegionStep | None:
         """The one step, if it takes the function's tensors as they come and gives its result."""
@@ -140,21 +140,21 @@ class Program:
             step.run(values, numbers)
             for number in last:
                 del values[number]
-        found = [values[i] for i in self.results]
+        results = [values[i] for i in self.results]
         for target in reversed(self.written):  # what is read was read
-            target.overwrite(found.pop())
-        return found
+            target.overwrite(results.pop())
+        return results
 
 
 def _last_uses(units: Sequence[Unit], results: Sequence[int]) -> list[list[int]]:
     """What each unit is the last to need: once let go of, its memory serves the next ones."""
     seen = set(results)
-    found: list[list[int]] = []
+    last_uses: list[list[int]] = []
     for unit in reversed(units):
         numbers = dict.fromkeys(x.number for x in [*unit.inputs, *unit.outputs])
-        found.append([number for number in numbers if number not in seen])
+        last_uses.append([number for number in numbers if number not in seen])
         seen.update(numbers)
-    return found[::-1]
+    return last_uses[::-1]
 
 
 def _takes_any_sizes(node: TraceNode, running: AbstractSet[int]) -> bool:

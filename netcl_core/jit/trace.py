@@ -94,9 +94,9 @@ class Trace:
             self._watch()
             symbols, numbers = self._symbols()
             args = replaced(args, symbols, numbers)
-            found = self._call(args, replaced(kwargs, symbols, numbers))
+            nodes = self._call(args, replaced(kwargs, symbols, numbers))
             if not self.ran and self.error is None:
-                self._finish(found)
+                self._finish(nodes)
         except TraceBreak as reason:
             self.entry.reason = reason
             self.entry.in_parts = self.error is None and reason.op != _KIND
@@ -123,7 +123,7 @@ class Trace:
     def _watch(self) -> None:
         names = self._names
         self.entry.guards = Guards([self._function, *self._given.objects], names)
-        kinds = {each.__name__ for each in Tensor.__subclasses__()}
+        kinds = {subclass.__name__ for subclass in Tensor.__subclasses__()}
         if _asks(names, _ASKING, kinds) or _asks(names, _EXACTLY, {"Tensor"}):
             raise TraceBreak(_KIND, "it asks which kind of tensor it was given")
         if "type" in names:  # `type(x)` cannot be answered for a symbol
@@ -141,7 +141,7 @@ class Trace:
         results: list[Any] = []
         with context:
             try:
-                found = self._function(*args, **kwargs)
+                result = self._function(*args, **kwargs)
             except Exception as error:
                 if self.ran:
                     raise
@@ -151,7 +151,7 @@ class Trace:
                 try:
                     if context.broken is not None:
                         raise context.broken
-                    self.entry.structure = results_of(found, results)
+                    self.entry.structure = results_of(result, results)
                 except TraceBreak as reason:
                     context.interrupt(reason.op, reason.reason)
                 except RecursionError:
@@ -159,7 +159,7 @@ class Trace:
             if not self.ran and any(map(context.overwritten, results)):
                 context.interrupt("return", "a tensor that the function has overwritten")
             if self.ran:
-                self.result = given_back(found, context)
+                self.result = given_back(result, context)
                 return []
             nodes = [context.node_of(x) for x in results]
         return [node for node in nodes if node is not None]

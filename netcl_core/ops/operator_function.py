@@ -42,11 +42,11 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
         try:
             operands, attrs = bind(*args, **kwargs)
             device, operands, inputs, key = prepare(operator, operands, attrs)
-            made = calls.get(key)
-            if made is None:
+            prepared_call = calls.get(key)
+            if prepared_call is None:
                 try:
                     specs = specs_of(operands, inputs)
-                    made = calls.put(key, OperatorCall(operator, device, specs, attrs))
+                    prepared_call = calls.put(key, OperatorCall(operator, device, specs, attrs))
                 except Exception:
                     refused(inputs)
                     raise
@@ -54,15 +54,15 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             if names_an_op(error):
                 raise
             raise_named(error, operator.name, bind, args, kwargs)
-        return made, inputs
+        return prepared_call, inputs
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             if not TARGETS.isdisjoint(kwargs):
                 return into(call, args, kwargs)
             kwargs = renamed(kwargs)
-        made, inputs = prepared(args, kwargs)
-        return deliver(operator, apply(made, inputs, (), made.attrs))
+        prepared_call, inputs = prepared(args, kwargs)
+        return deliver(operator, apply(prepared_call, inputs, (), prepared_call.attrs))
 
     call.__name__ = call.__qualname__ = operator.name
     call.__doc__ = operator.doc
@@ -89,32 +89,32 @@ def _view_function(
         x = args[0]
         value = x.value
         key = value.shape, value.dtype, value.device, plain
-        made = known.get(key)
-        if made is None:
-            made = known.put(key, prepared(args, {})[0])
-        return deliver(operator, apply(made, (x,), (), made.attrs))
+        view_call = known.get(key)
+        if view_call is None:
+            view_call = known.put(key, prepared(args, {})[0])
+        return deliver(operator, apply(view_call, (x,), (), view_call.attrs))
 
     return call
 
 
 def _plain(args: Any) -> Any:
     """Ints, slices, None, Ellipsis and tuples of them as a key; None: there is something else."""
-    found: list[Any] = []
-    for each in args:
-        kind = type(each)
+    parts: list[Any] = []
+    for arg in args:
+        kind = type(arg)
         if kind in _PLAIN:
-            found.append(each)
+            parts.append(arg)
         elif kind is slice:
-            start, stop, step = each.start, each.stop, each.step
+            start, stop, step = arg.start, arg.stop, arg.step
             if type(start) not in _PLAIN or type(stop) not in _PLAIN or type(step) not in _PLAIN:
                 return None
-            found.append((slice, start, stop, step))
+            parts.append((slice, start, stop, step))
         else:
-            inner = _plain(each) if kind is tuple else None
+            inner = _plain(arg) if kind is tuple else None
             if inner is None:
                 return None
-            found.append((tuple, inner))
-    return tuple(found)
+            parts.append((tuple, inner))
+    return tuple(parts)
 
 
 def deliver(operator: Operator, value: Any) -> Any:
@@ -157,8 +157,8 @@ def prepare(
 
 def specs_of(operands: Sequence[Any], inputs: Sequence[Any]) -> tuple[Spec | None, ...]:
     """Shape and dtype of each operand, of which `inputs` are those that are there."""
-    found = iter(inputs)
-    return tuple([None if x is None else _spec(next(found)) for x in operands])
+    present = iter(inputs)
+    return tuple([None if x is None else _spec(next(present)) for x in operands])
 
 
 def _spec(operand: Any) -> Spec:

@@ -88,15 +88,15 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
         key += kinds
         key.append(casts)
         whole = tuple(key)
-        made = plans.get(whole)
-        if made is None:
+        region_call = plans.get(whole)
+        if region_call is None:
             try:
                 plan = _plan(record, data, attrs, scalars, casts, regions)
             except NetclError:
                 refused(tensors)
                 raise
-            made = plans.put(whole, RegionCall(plan, record.name))
-        return apply(made, tensors, scalars, attrs)
+            region_call = plans.put(whole, RegionCall(plan, record.name))
+        return apply(region_call, tensors, scalars, attrs)
 
     call.__name__ = call.__qualname__ = record.name
     call.__doc__ = record.doc or f"The elementwise op {record.name}."
@@ -275,7 +275,7 @@ def _plan(
     """
     device = common_device(record.name, operands)
     assert device is not None  # there is at least one tensor
-    kinds = tuple([isinstance(each, Tensor) for each in operands])
+    kinds = tuple([isinstance(operand, Tensor) for operand in operands])
     _, choices = split_attrs(attrs)
     tensors = tuple([(x.shape, x.dtype) for x in operands if isinstance(x, Tensor)])
     signature = Signature(tensors, tuple([category_of_scalar(x) for x in scalars]))

@@ -166,7 +166,7 @@ class NamespaceRegistrar:
 
 
 def _wrong_record(provider: str, record: Any, kinds: Sequence[str]) -> RegistrationError:
-    types = [each.__name__ for kind in kinds for each in record_types(kind)]
+    types = [record_type.__name__ for kind in kinds for record_type in record_types(kind)]
     given = f"an object of type {type(record).__name__} to add"
     text = message(provider, given, f"an instance of {' or '.join(types)}")
     return coded("NP305", RegistrationError(text))

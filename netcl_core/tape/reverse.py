@@ -64,8 +64,8 @@ def _connect(places: dict[int, _Place], since: int) -> list[_Place]:
     was made before the number `since` is a leaf here.
     """
     calls = [place for place in places.values() if type(place.owner) is Node]
-    found = [place for place in calls if place.owner.number >= since]
-    for here in found:  # which grows
+    reached = [place for place in calls if place.owner.number >= since]
+    for here in reached:  # which grows
         node = here.owner
         if not node.inputs:
             raise walked_before(f"backward through {node.op_name} of {node.made_at}")
@@ -85,11 +85,11 @@ def _connect(places: dict[int, _Place], since: int) -> list[_Place]:
             if there is None:
                 there = places[id(owner)] = _Place(owner)
                 if type(owner) is Node and owner.number >= since:
-                    found.append(there)
+                    reached.append(there)
             else:
                 there.consumers += 1
             here.edges.append((i, there, index))
-    return found
+    return reached
 
 
 def _keep_useful(nodes: Iterable[_Place], wanted: set[Target]) -> None:
