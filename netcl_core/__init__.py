@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from netcl_core.hardware.device_table import use_device as use_device
     from netcl_core.hardware.programs import Rewrite as Rewrite
     from netcl_core.hookspecs import hookimpl as hookimpl
-    from netcl_core.jit.patterns.records import PatternRegistrar as PatternRegistrar
     from netcl_core.ops.choosing import prefer as prefer
     from netcl_core.ops.registrars import AmpPolicyRegistrar as AmpPolicyRegistrar
     from netcl_core.ops.registrars import NamespaceRegistrar as NamespaceRegistrar
     from netcl_core.ops.registrars import OperatorRegistrar as OperatorRegistrar
+    from netcl_core.ops.registrars import PatternRegistrar as PatternRegistrar
     from netcl_core.ops.registrars import PrimitiveRegistrar as PrimitiveRegistrar
     from netcl_core.plugins.manager import require_lock as require_lock
     from netcl_core.runtime.host_calls import HostCall as HostCall
@@ -97,10 +97,10 @@ _MODULES: Final = {
     "hardware.device_table:all_devices": "devices",
     "hardware.programs": "Rewrite",
     "hookspecs": "hookimpl",
-    "jit.patterns.records": "PatternRegistrar",
     "ops.choosing": "prefer",
     "ops.registrars": (
-        "AmpPolicyRegistrar NamespaceRegistrar OperatorRegistrar PrimitiveRegistrar"
+        "AmpPolicyRegistrar NamespaceRegistrar OperatorRegistrar PatternRegistrar "
+        "PrimitiveRegistrar"
     ),
     "plugins.manager": "require_lock",
     "runtime.host_calls": "HostCall",

@@ -48,20 +48,20 @@ class Memo(Generic[Key, Value]):
 
     def get(self, key: Key) -> Value | None:
         """The value of a key, which is now the most recently used; None: there is none."""
-        found = self._values.get(key)
-        if found is None:
+        entry = self._values.get(key)
+        if entry is None:
             return None
-        found[1] = next(self._ticks)
-        return found[0]  # type: ignore[no-any-return]  # a Value
+        entry[1] = next(self._ticks)
+        return entry[0]  # type: ignore[no-any-return]  # a Value
 
     def put(self, key: Key, value: Value) -> Value:
         """Keep a value under a new key; what is kept there already stays, and is returned."""
         with self._lock:
             used = next(self._ticks)
-            made = [value, used]
-            kept = self._values.setdefault(key, made)
-            if kept is made:
-                entered: tuple[int, Any, Any] = (used, key, made)
+            entry = [value, used]
+            kept = self._values.setdefault(key, entry)
+            if kept is entry:
+                entered: tuple[int, Any, Any] = (used, key, entry)
                 heappush(self._heap, entered)
                 while len(self._values) > self.maxsize:
                     self._drop_oldest()
@@ -197,8 +197,8 @@ def _entries(place: Path) -> Iterator[tuple[float, int, Path]]:
 
     So too what is being written: what a process left behind when it ended becomes the oldest.
     """
-    with os.scandir(place) as found:
-        for entry in found:
+    with os.scandir(place) as files:
+        for entry in files:
             if not entry.name.endswith((".bin", ".tmp")):
                 continue
             try:

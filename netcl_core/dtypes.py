@@ -165,10 +165,10 @@ def category_of_scalar(value: bool | int | float) -> int:
 
 
 def _widest(names: Sequence[str]) -> str:
-    found = max(names, key=_ORDER.__getitem__)
-    if found == "int8" and "uint8" in names:
+    widest = max(names, key=_ORDER.__getitem__)
+    if widest == "int8" and "uint8" in names:
         return "int16"
-    return "float32" if found == "float16" and "bfloat16" in names else found
+    return "float32" if widest == "float16" and "bfloat16" in names else widest
 
 
 def promote(arrays: Iterable[tuple[str, int]], scalars: Iterable[int] = ()) -> str:

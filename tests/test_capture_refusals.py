@@ -17,7 +17,7 @@ import netcl_core.autograd as ag
 from netcl_core import optim
 from netcl_core.autograd.graph import CompiledGraph
 from netcl_core.errors import AttributeValueError, ReplayError
-from netcl_core.runtime.recording import recordings
+from netcl_core.runtime.recording import captures
 from netcl_core.runtime.stream import replaced
 
 
@@ -42,7 +42,7 @@ def test_values_cannot_be_read(step: Callable[[Any], Any], device: nc.Device) ->
     x.grad = nc.tensor([1.0, 2.0])
     with pytest.raises(ReplayError, match=r"values cannot be read in a capture.*uncaptured"):
         ag.capture(step, x)
-    assert not replaced and not recordings
+    assert not replaced and not captures
     assert step(x) is not None
 
 
@@ -52,10 +52,10 @@ def test_an_error_in_the_block_leaves_no_trace(device: nc.Device) -> None:
     graph = CompiledGraph([w])
     made: list[Any] = []
     with pytest.raises(ZeroDivisionError), graph:
-        made.append(weakref.ref(next(iter(recordings.values()))))
+        made.append(weakref.ref(next(iter(captures.values()))))
         ag.sum(w * x * other).backward()
         raise ZeroDivisionError
-    assert not replaced and not recordings
+    assert not replaced and not captures
     assert w.grad is other.grad is held and held.numpy().tolist() == [5, 5, 5]
     gc.collect()
     assert made[0]() is None
@@ -143,7 +143,7 @@ def test_captures_do_not_nest(fast: nc.Device) -> None:
         ag.capture(lambda x: inner(x) + 1.0, [1.0])
     with pytest.raises(ReplayError, match="random numbers, which would be the same"):
         ag.capture(lambda x: x * nc.host_generator().random(), [1.0])
-    assert not recordings
+    assert not captures
 
 
 def test_a_captured_step_of_an_optimizer_that_changed(fast: nc.Device) -> None:

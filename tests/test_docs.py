@@ -45,7 +45,9 @@ PLACES = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
 HELP = os.pathsep.join(map(str, (ROOT / "tests" / "support", ROOT / "benchmarks")))
 #: Plugins of which nothing runs on a device: commands, what reads others. Their cells are grey.
 NO_DEVICE = {
+    "netcl-plugin-capture",
     "netcl-plugin-mpi",
+    "netcl-plugin-patterns",
     "netcl-plugin-port",
     "netcl-plugin-torch",
     "netcl-plugin-train",

@@ -16,8 +16,7 @@ import netcl_core.autograd as ag
 from netcl_core.autograd import TrainingGraphCompiler, TrainingPattern
 from netcl_core.autograd import training_compiler as face
 from netcl_core.errors import AmbiguousOpError, FusionError, RegistrationError
-from netcl_core.ops.registering import USER
-from netcl_core.plugins.registry import registry
+from netcl_core.plugins.registry import USER, registry
 
 pytest.importorskip("netcl_plugin_elementwise")
 pytest.importorskip("netcl_plugin_tensor")

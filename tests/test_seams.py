@@ -109,6 +109,7 @@ TRACERS = {
         "its forward, run before the call, ends the trace"
     ),
     "netcl_core/tape/tracing.py": "the tracer",
+    "plugins/netcl-plugin-capture/src/netcl_plugin_capture/capture.py": "it ends the trace",
     "netcl_core/tape/trace_node.py": "the tracer's symbols",
     "netcl_core/tape/spans.py": "what a trace is told of ops that are made of others",
     "netcl_core/ops/composition.py": (
@@ -127,6 +128,12 @@ TRACERS = {
         "looks at the dtypes of a trace"
     ),
     "plugins/netcl-plugin-tools/src/netcl_plugin_tools/graph/graph.py": "draws traces",
+    **{
+        f"plugins/netcl-plugin-patterns/src/netcl_plugin_patterns/{name}.py": (
+            "patterns are looked for in traces, and replace parts of them"
+        )
+        for name in ("matching", "pattern_nodes", "rewriting", "rows", "training")
+    },
     "plugins/netcl-plugin-tools/src/netcl_plugin_tools/graph/times.py": (
         "tells a program's steps from its inputs"
     ),
@@ -156,7 +163,9 @@ def test_the_search_finds_who_asks() -> None:
 #: Who may enqueue, and why.
 ENQUEUING = {
     "netcl_core/runtime/opencl_stream.py": "the stream of a device",
-    "netcl_core/runtime/opencl_replay.py": "that stream's commands, prepared to be done again",
+    "plugins/netcl-plugin-capture/src/netcl_plugin_capture/opencl_replay.py": (
+        "that stream's commands, prepared to be done again"
+    ),
     "netcl_core/hardware/probing.py": "tries a device before it has one",
     "netcl_core/tensors/sharing.py": "maps memory for an array that others hold as they like",
     "plugins/netcl-plugin-kit/src/netcl_plugin_kit/testing/guards.py": (

@@ -29,6 +29,8 @@ MODULES = {
     "netcl_core.data": "netcl_plugin_data.api",
     "netcl_core.autodiff": "netcl_plugin_autodiff.api",
     "netcl_core.amp": "netcl_plugin_amp.api",
+    "netcl_core.capture": "netcl_plugin_capture.api",
+    "netcl_core.patterns": "netcl_plugin_patterns.api",
     "netcl_plugin_kit.testing": "netcl_plugin_kit.testing",
 }
 _FENCE = re.compile(r"^```(\w+) (.+)$", re.MULTILINE)

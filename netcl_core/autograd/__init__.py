@@ -7,20 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from netcl_core.autograd import graph as graph
+from netcl_core.autograd import training_compiler as training_compiler
 from netcl_core.autograd.compiler import AutogradPrimitive as AutogradPrimitive
 from netcl_core.autograd.compiler import TraceNode as TraceNode
 from netcl_core.autograd.compiler import TracingContext as TracingContext
 from netcl_core.autograd.compiler import jit_compile as jit_compile
 from netcl_core.autograd.compiler import register_primitive as register_primitive
 from netcl_core.autograd.debug import debug_tape as debug_tape
-from netcl_core.autograd.graph import CompiledGraph as CompiledGraph
-from netcl_core.autograd.graph import capture as capture
-from netcl_core.autograd.training_compiler import Captured as Captured
-from netcl_core.autograd.training_compiler import MatchedOp as MatchedOp
-from netcl_core.autograd.training_compiler import TrainingGraphCompiler as TrainingGraphCompiler
-from netcl_core.autograd.training_compiler import TrainingPattern as TrainingPattern
-from netcl_core.autograd.training_compiler import get_training_compiler as get_training_compiler
-from netcl_core.autograd.training_compiler import planned as planned
 from netcl_core.codegen.inline import NO_SLOTS as NO_SLOTS
 from netcl_core.codegen.inline import Slots as Slots
 from netcl_core.codegen.inline import inlined as inlined
@@ -97,9 +91,15 @@ __all__ = sorted(
     if not name.startswith("_")
 )
 #: Names that stand in a namespace, and are handed out by that.
-_SHORT: Final = dict.fromkeys(("Function", "once_differentiable"), "autodiff") | dict.fromkeys(
-    ("AmpPolicy", "amp_policy", "casting", "named_policy"), "amp"
-)
+_NAMESPACES: Final = {
+    "amp": "AmpPolicy amp_policy casting named_policy",
+    "autodiff": "Function once_differentiable",
+    "capture": "CompiledGraph capture",
+    "patterns": (
+        "Captured MatchedOp TrainingGraphCompiler TrainingPattern get_training_compiler planned"
+    ),
+}
+_SHORT: Final = {name: space for space, names in _NAMESPACES.items() for name in names.split()}
 __getattr__ = _face_of(globals(), "autograd", _SHORT)
 
 

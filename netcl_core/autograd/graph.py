@@ -2,5 +2,12 @@
 
 from __future__ import annotations
 
-from netcl_core.jit.capture import CompiledGraph as CompiledGraph
-from netcl_core.jit.capture import capture as capture
+from typing import Any
+
+from netcl_core.plugins.manager import namespace
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(namespace("capture"), name)

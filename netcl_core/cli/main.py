@@ -39,17 +39,17 @@ def plugin_commands() -> dict[str, click.Command]:
     return {name: _runnable(name.split()[-1], each) for name, each in commands.items()}
 
 
-def _runnable(name: str, found: Any) -> click.Command:
+def _runnable(name: str, command: Any) -> click.Command:
     """A plugin's command; for one that nobody has, since several want it, one that says so."""
-    if not isinstance(found, NetclError):
-        return cast("click.Command", found)
+    if not isinstance(command, NetclError):
+        return cast("click.Command", command)
 
     def fail(words: object) -> None:
-        raise found
+        raise command
 
     words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
     ignoring = {"ignore_unknown_options": True}
-    return click.Command(name, ignoring, fail, [words], help=str(found))
+    return click.Command(name, ignoring, fail, [words], help=str(command))
 
 
 def _own(group: click.Group, path: str = "") -> set[str]:

@@ -46,8 +46,8 @@ def _keep_stdout() -> None:
 
 
 def _call(module: str, function: str, *arguments: object) -> int:
-    found = getattr(importlib.import_module(f"netcl_core.cli.{module}"), function)
-    code: int = found(*arguments)
+    called = getattr(importlib.import_module(f"netcl_core.cli.{module}"), function)
+    code: int = called(*arguments)
     return code
 
 

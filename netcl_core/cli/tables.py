@@ -63,16 +63,16 @@ def _fitting(
     widths: Sequence[int], cut: Sequence[bool], least: Sequence[int], columns: int
 ) -> list[int]:
     """Widths that fit: of the columns that may fold, the widest give way first."""
-    made = list(widths)
-    over = sum(made) + len(_GAP) * (len(made) - 1) - columns
+    fitting = list(widths)
+    over = sum(fitting) + len(_GAP) * (len(fitting) - 1) - columns
     while over > 0:
-        folding = [i for i, may in enumerate(cut) if may and made[i] > least[i]]
+        folding = [i for i, may in enumerate(cut) if may and fitting[i] > least[i]]
         if not folding:
             break
-        widest = max(folding, key=lambda i: made[i])
-        made[widest] -= 1
+        widest = max(folding, key=lambda i: fitting[i])
+        fitting[widest] -= 1
         over -= 1
-    return made
+    return fitting
 
 
 def _lines(row: Sequence[str], widths: Sequence[int], breaks: bool) -> Iterator[str]:

@@ -77,7 +77,7 @@ def partials(tree: Apply) -> tuple[Expr, ...]:
     Raises PrimitiveError for one that has no rule.
     """
     values: dict[str, Expr] = {**dict(zip("abc", tree.args, strict=False)), "f": tree}
-    return tuple(substitute(each, values) for each in _rule(tree.op))
+    return tuple(substitute(rule, values) for rule in _rule(tree.op))
 
 
 def plus(left: Expr, right: Expr) -> Expr:

@@ -222,8 +222,8 @@ def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
     def apply(x: Any) -> Any:
         given = np.asarray(x)
         elements = given.astype(np.float64, order="C").reshape(-1).data
-        found = np.fromiter(map(function, elements), given.dtype, given.size)
-        return found.reshape(given.shape)
+        values = np.fromiter(map(function, elements), given.dtype, given.size)
+        return values.reshape(given.shape)
 
     return apply
 
@@ -246,8 +246,8 @@ def _integer_power(base: Any, exponent: Any) -> Any:
 def _integer_quotient(x: Any, y: Any) -> Any:
     """Towards zero, as `quotient_int` of functions.cl.j2."""
     safe = np.where((y == 0) | (y == -1), y.dtype.type(1), y)
-    found = (x - np.fmod(x, safe)) // safe
-    return np.where(y == 0, x.dtype.type(0), np.where(y == -1, -x, found))
+    quotient = (x - np.fmod(x, safe)) // safe
+    return np.where(y == 0, x.dtype.type(0), np.where(y == -1, -x, quotient))
 
 
 def _integer_rest(x: Any, y: Any) -> Any:
@@ -293,7 +293,7 @@ def numpy_source(block: Block, roots: Sequence[int], slots: Sequence[str], name:
     printer = _NumpyPrinter(block, roots)
     result = "".join(f"{printer.text[root]}, " for root in roots)
     body = [*printer.body(), f"return ({result})"]
-    return "\n".join([f"def {name}({', '.join(slots)}):", *(f"    {each}" for each in body)]) + "\n"
+    return "\n".join([f"def {name}({', '.join(slots)}):", *(f"    {line}" for line in body)]) + "\n"
 
 
 @final
@@ -339,7 +339,7 @@ class _NumpyPrinter:
         for line, read in reversed(self.statements.values()):
             dead = sorted(read - seen)
             if dead and lines:  # a function lets go of all when it returns
-                lines.append(f"del {', '.join(f'v{each}' for each in dead)}")
+                lines.append(f"del {', '.join(f'v{name}' for name in dead)}")
             lines.append(line)
             seen |= read
         return lines[::-1]

@@ -232,7 +232,7 @@ class _OpenCLText:
     def _same(self, value: int) -> bool:
         """Whether a value is the same along a row: nothing that it needs varies there."""
         needed = (self.program.block.values[n] for n in self.program.block.live([value]))
-        loads = (str(each.payload) for each in needed if each.op == "load")
+        loads = (str(needed_value.payload) for needed_value in needed if needed_value.op == "load")
         return all(self._layout_of(slot) in _SAME for slot in loads)
 
     def _store(self, slot: str, dtype: str, value: str, width: int, same: bool) -> str:
@@ -329,29 +329,29 @@ class TypedRegion:
 
     def forward(self, style: Style, key: LayoutKey) -> Form:
         """The forward kernel for a layout."""
-        found = self._forward.get((style, key))
-        if found is None:
+        form = self._forward.get((style, key))
+        if form is None:
             source = forward_source(self.region, self.types, style, key, self._dialect)
-            found = self._forward[style, key] = self._form(source)
-        return found
+            form = self._forward[style, key] = self._form(source)
+        return form
 
     def backward(self, needs: Needs, given: Needs, style: Style, key: LayoutKey) -> Form:
         """The backward kernel for the inputs that need a gradient, from those given."""
         what = (needs, given, style, key)
-        found = self._backward.get(what)
-        if found is None:
+        form = self._backward.get(what)
+        if form is None:
             source = backward_source(
                 self.region, self.types, needs, given, style, key, self._dialect
             )
-            found = self._backward[what] = self._form(source)
-        return found
+            form = self._backward[what] = self._form(source)
+        return form
 
     def flows(self, needs: Needs) -> tuple[bool, ...]:
         """Of each output, whether its gradient reaches an input that needs one."""
         known = self._flows.get(needs)
         if known is None:
-            found = differentiable(self.region, self.types, needs)
-            known = self._flows[needs] = tuple(ref in found for ref in self.region.outputs)
+            reached = differentiable(self.region, self.types, needs)
+            known = self._flows[needs] = tuple(ref in reached for ref in self.region.outputs)
         return known
 
     def shape(self, signature: Signature) -> Shape:

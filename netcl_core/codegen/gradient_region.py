@@ -41,12 +41,12 @@ def gradient_primitive(
     name has none. Equal requests get the same record.
     """
     known = _known.setdefault(record, {})
-    found = known.get((arity, choices, index))
-    if found is None:
+    gradient = known.get((arity, choices, index))
+    if gradient is None:
         parsed = record.parsed(arity, choices)
-        made = _differentiated(f"{record.name}_grad{index}", parsed, index, choices)
-        found = known.setdefault((arity, choices, index), made)
-    return found
+        differentiated = _differentiated(f"{record.name}_grad{index}", parsed, index, choices)
+        gradient = known.setdefault((arity, choices, index), differentiated)
+    return gradient
 
 
 def _differentiated(name: str, parsed: Parsed, index: int, choices: Choices) -> AutogradPrimitive:
@@ -59,7 +59,7 @@ def _differentiated(name: str, parsed: Parsed, index: int, choices: Choices) -> 
     tree = substitute(tree, {GRAD: upstream, OUT: result})
     names = (*parsed.inputs, upstream.id, result.id)
     used = {upstream.id, *(node.id for node in walk(tree) if isinstance(node, Name))}
-    slopes = [_scaled(derivative(tree, each)) if each in used else None for each in names]
+    slopes = [_scaled(derivative(tree, wrt)) if wrt in used else None for wrt in names]
     return AutogradPrimitive.of_trees(
         name, Parsed(names, tree, tuple(slopes), "same", False), choices
     )
@@ -99,18 +99,18 @@ def gradient_region(
 
     `given` says which outputs have a gradient.
     """
-    made = _Gradients(region, types, differentiable(region, types, needs))
+    builder = _Gradients(region, types, differentiable(region, types, needs))
     outputs = [j for j, is_given in enumerate(given) if is_given]
     for place, j in enumerate(outputs, start=region.inputs):
-        made.add(region.outputs[j], ("in", place))
+        builder.add(region.outputs[j], ("in", place))
     for k in reversed(range(len(region.steps))):
-        made.backward(k)
-    totals = {i: made.total(("in", i)) for i in range(region.inputs) if made.has(("in", i))}
+        builder.backward(k)
+    totals = {i: builder.total(("in", i)) for i in range(region.inputs) if builder.has(("in", i))}
     passes = {i: outputs[p - region.inputs] for i, (kind, p) in totals.items() if kind == "in"}
     results = tuple(i for i in totals if i not in passes)
-    steps, refs = _live(made.steps, [totals[i] for i in results])
-    found = Region(region.inputs + len(outputs), region.scalars, steps, refs)
-    return GradientRegion(found, results, tuple(passes.items()))
+    steps, refs = _live(builder.steps, [totals[i] for i in results])
+    gradients = Region(region.inputs + len(outputs), region.scalars, steps, refs)
+    return GradientRegion(gradients, results, tuple(passes.items()))
 
 
 class _Gradients:
@@ -180,5 +180,5 @@ def _live(
         return tuple((kind, numbers[i] if kind == "step" else i) for kind, i in refs)
 
     kept = (steps[k] for k in numbers)
-    found = (replace(each, operands=moved(each.operands)) for each in kept)
-    return tuple(found), moved(outputs)
+    renumbered = (replace(step, operands=moved(step.operands)) for step in kept)
+    return tuple(renumbered), moved(outputs)

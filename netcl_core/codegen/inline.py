@@ -265,7 +265,7 @@ class Slots:
     functions: tuple[Inline, ...] = ()
 
     def _inlines(self) -> Iterable[Inline]:
-        slots = [each for each in (self.prologue, self.epilogue) if each is not None]
+        slots = [slot for slot in (self.prologue, self.epilogue) if slot is not None]
         return [*slots, *self.functions]
 
     @property
@@ -275,12 +275,12 @@ class Slots:
     @property
     def scalars(self) -> tuple[str, ...]:
         """The compute types of the numbers of each call, whether a kernel reads them or not."""
-        return tuple([each for inline in self._inlines() for each in inline.types.scalars])
+        return tuple([scalar for inline in self._inlines() for scalar in inline.types.scalars])
 
     @property
     def buffers(self) -> list[Parameter]:
         """The buffers of both, with their declarations."""
-        return [each for inline in self._inlines() for each in inline.buffers]
+        return [buffer for inline in self._inlines() for buffer in inline.buffers]
 
     @property
     def numbers(self) -> list[Parameter]:

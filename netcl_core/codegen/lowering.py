@@ -148,8 +148,8 @@ class Plan:
             layout = collapse(shapes, self.shape, views)
             form = self.typed.backward(needs, given, self._style(layout), layout.key)
             stage = self._backward[needs, grads, views] = Stage(self, form, layout, shapes)
-            made = sorted(i for i, _ in (*stage.passes, *stage.writes))
-            stage.broadcast = tuple((i, shapes[i]) for i in made if shapes[i] != self.shape)
+            computed = sorted(i for i, _ in (*stage.passes, *stage.writes))
+            stage.broadcast = tuple((i, shapes[i]) for i in computed if shapes[i] != self.shape)
         return stage
 
     def flows(self, needs: Needs) -> tuple[bool, ...]:
@@ -288,12 +288,12 @@ class Stage:
     def _form(self) -> list[tuple[Shape, Any]]:
         """Shape and dtype of what a NumPy stage reads and fills."""
         plan, region = self.plan, self.plan.region
-        found: list[tuple[Shape, Any]] = []
+        forms: list[tuple[Shape, Any]] = []
         for slot, i in self.generated.reads:
             first = slot == "in"
             dtype = plan.types.inputs[i] if first else plan.types.outputs[i]
-            found.append((self.shapes[i if first else region.inputs + i], DTYPES[dtype].numpy))
-        return found + [(plan.shape, dtype.numpy) for _, dtype in self.writes]
+            forms.append((self.shapes[i if first else region.inputs + i], DTYPES[dtype].numpy))
+        return forms + [(plan.shape, dtype.numpy) for _, dtype in self.writes]
 
     def _compute(self, scalars: Sequence[Any], arrays: Sequence[Any], *targets: Any) -> None:
         function, form = self.generated.function, self.form
@@ -310,8 +310,8 @@ class Stage:
 def _places(stage: Stage) -> list[int]:
     """The places in its layout of what a stage reads and, if that is a view, writes."""
     inputs, generated = stage.plan.region.inputs, stage.form.generated
-    found = [i if slot == "in" else inputs + i for slot, i in generated.reads]
-    return [*found, inputs] if stage.writes_view else found
+    places = [i if slot == "in" else inputs + i for slot, i in generated.reads]
+    return [*places, inputs] if stage.writes_view else places
 
 
 def _geometry(stage: Stage) -> tuple[int, list[bytes]]:
@@ -357,7 +357,7 @@ def plan(region: Region, device: Device, signature: Signature) -> Plan:
     return Plan(region, device, signature)
 
 
-def allocate_results(made: Plan) -> list[Any]:
+def allocate_results(planned: Plan) -> list[Any]:
     """Fresh buffers for the outputs of a plan."""
-    allocate, size = made.allocate, made.size
-    return [allocate(size, dtype) for dtype in made.results]
+    allocate, size = planned.allocate, planned.size
+    return [allocate(size, dtype) for dtype in planned.results]

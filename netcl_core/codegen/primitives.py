@@ -209,9 +209,9 @@ class AutogradPrimitive:
     @classmethod
     def of_trees(cls, name: str, parsed: Parsed, choices: Choices) -> AutogradPrimitive:
         """A primitive for one number of inputs and one choice of words, known as trees."""
-        made = cls(name, lambda *_: to_c(parsed.forward), None, len(parsed.inputs))
-        made._parsed[len(parsed.inputs), choices] = parsed
-        return made
+        primitive = cls(name, lambda *_: to_c(parsed.forward), None, len(parsed.inputs))
+        primitive._parsed[len(parsed.inputs), choices] = parsed
+        return primitive
 
     def default_attrs(self) -> dict[str, Any] | None:
         """The attributes of a call that gives none; None if some have to be given."""
@@ -263,10 +263,10 @@ class AutogradPrimitive:
         is kept, so that each expression is parsed once.
         """
         key = (arity, choices)
-        found = self._parsed.get(key)
-        if found is None:
-            found = self._parsed[key] = self._parse(arity, dict(choices))
-        return found
+        parsed = self._parsed.get(key)
+        if parsed is None:
+            parsed = self._parsed[key] = self._parse(arity, dict(choices))
+        return parsed
 
     def texts(self, arity: int, choices: Choices) -> list[str]:
         """All that decides whether the expressions of such a use are right, as texts."""

@@ -86,32 +86,32 @@ def slices(job: Job, device: Device) -> int:
     return -(-layout.units // _per_slice(layout, number))
 
 
-def _per_slice(found: _Layout, slices: int) -> int:
+def _per_slice(layout: _Layout, slices: int) -> int:
     """The units of a slice: a whole number of loads of all members, if there are several."""
     if slices == 1:
-        return found.units
-    at_once = _UNROLL * found.team
-    return -(-found.units // (slices * at_once)) * at_once
+        return layout.units
+    at_once = _UNROLL * layout.team
+    return -(-layout.units // (slices * at_once)) * at_once
 
 
 def kernel(job: Job, device: Device, slices: int) -> Kernel:
     """The launch that reduces each of so many slices."""
-    space, found = job.space, _layout(job, device)
-    scale = found.width if found.one_run else 1  # a run's indices are elements
-    total = space.reduced if found.one_run else found.units
-    numbers = [space.outputs, total, slices, _per_slice(found, slices) * scale]
-    numbers += [number for pair in (*space.kept, *found.lost) for number in pair]
+    space, layout = job.space, _layout(job, device)
+    scale = layout.width if layout.one_run else 1  # a run's indices are elements
+    total = space.reduced if layout.one_run else layout.units
+    numbers = [space.outputs, total, slices, _per_slice(layout, slices) * scale]
+    numbers += [number for pair in (*space.kept, *layout.lost) for number in pair]
     context: dict[str, Any] = {
-        "width": found.width,
+        "width": layout.width,
         "aligned": True,
         "counter": "uint" if job.source.size < 2**32 else "size_t",
         "kept": len(space.kept),
-        "lost": len(found.lost),
+        "lost": len(layout.lost),
         "inner": "reduced" if space.inner_lost else "kept",
-        "group": found.group,
-        "team": found.team,
+        "group": layout.group,
+        "team": layout.team,
         "unroll": _UNROLL,
         "sliced": slices > 1,
     }
-    groups = -(-found.teams * slices // (found.group // found.team))
-    return job.kernel(TEMPLATE, numbers, context, groups * found.group, found.group)
+    groups = -(-layout.teams * slices // (layout.group // layout.team))
+    return job.kernel(TEMPLATE, numbers, context, groups * layout.group, layout.group)

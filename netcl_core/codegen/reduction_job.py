@@ -57,23 +57,23 @@ def merge(places: Geometry, axes: tuple[int, ...]) -> Space | None:
         if size != 1:
             dims[axis in axes].append((size, step))
     kept = _joined(dims[0])
-    lost = _joined(sorted(dims[1], key=lambda each: -each[1]))  # in whatever order of the shape
-    steps = [each[-1][1] if each else 1 for each in (kept, lost)]
+    lost = _joined(sorted(dims[1], key=lambda pair: -pair[1]))  # in whatever order of the shape
+    steps = [pair[-1][1] if pair else 1 for pair in (kept, lost)]
     inner_lost = bool(lost and steps[1] == 1) or not kept
     if steps[inner_lost] != 1 or min(places.strides, default=1) < 0:
         return None
-    outputs, reduced = (math.prod([size for size, _ in each]) for each in (kept, lost))
+    outputs, reduced = (math.prod([size for size, _ in pair]) for pair in (kept, lost))
     return Space(tuple(kept), tuple(lost), inner_lost, outputs, reduced)
 
 
 def _joined(dims: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for size, step in dims:
-        if found and found[-1][1] == step * size:
-            found[-1] = (found[-1][0] * size, step)
+        if joined and joined[-1][1] == step * size:
+            joined[-1] = (joined[-1][0] * size, step)
         else:
-            found.append((size, step))
-    return found
+            joined.append((size, step))
+    return joined
 
 
 @final

@@ -23,14 +23,14 @@ def tree_sum(array: Array, axes: Sequence[int], dtype: Any, keepdims: bool = Fal
     >>> float(ag.tree_sum(np.full((2**20, 1), 0.1, np.float32), (0, 1), np.float32))
     104857...
     """
-    shape, found = list(array.shape), array
+    shape, partial = list(array.shape), array
     for first, end in _runs(axes):
         outer, inner = math.prod(shape[:first]), math.prod(shape[end:])
-        found = _sum_lines(found.reshape(outer, math.prod(shape[first:end]), inner), dtype)
+        partial = _sum_lines(partial.reshape(outer, math.prod(shape[first:end]), inner), dtype)
         shape[first:end] = [1] * (end - first)
     if not keepdims:
         shape = [size for axis, size in enumerate(shape) if axis not in axes]
-    return found.astype(dtype, copy=False).reshape(shape)
+    return partial.astype(dtype, copy=False).reshape(shape)
 
 
 def _runs(axes: Sequence[int]) -> list[tuple[int, int]]:

@@ -114,7 +114,7 @@ def infer(region: Region, signature: Signature) -> tuple[Types, Shape]:
         for slot in slots:
             scalar_types[slot] = compute
         ref = ("step", k)
-        shapes[ref] = broadcast([shapes[each] for each in arrays], step.primitive.name)
+        shapes[ref] = broadcast([shapes[array] for array in arrays], step.primitive.name)
         names[ref] = "bool" if result == "bool" else common
         dtypes.append(names[ref])
         computes.append(compute)

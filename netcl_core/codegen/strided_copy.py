@@ -19,9 +19,9 @@ _BITS: Final = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 def _copy(source: Any, target: Any) -> bool:
     bits = _BITS[DTYPES[source.dtype].itemsize]
-    made = plan(COPY, target.device, Signature(((source.shape, bits),), ()))
+    planned = plan(COPY, target.device, Signature(((source.shape, bits),), ()))
     seen = (source,) if target.geometry is None else (source, target)
-    stage = made.of_views(views_of(seen))
+    stage = planned.of_views(views_of(seen))
     stage([source.memory], (), (), [target.memory], offsets_of(seen))
     return True
 

@@ -151,20 +151,20 @@ class Device:
         self.max_work_group_size, self.local_mem_bytes, self.opencl_c = 1, 0, (0, 0)
         self.compute_units, self.vector_bytes = os.cpu_count() or 1, _FLOAT
 
-    def _describe_opencl(self, found: pyopencl.Device) -> None:
+    def _describe_opencl(self, cl_device: pyopencl.Device) -> None:
         self.id, self.backend = "opencl", "opencl"  # the table appends the index
         self.has_kernels = True
-        self.name, self.vendor = found.name.strip(), found.vendor.strip()
-        self.platform = found.platform.name.strip()
-        self.driver_version = found.driver_version.strip()
-        self.extensions = tuple(found.extensions.split())
-        self.simulator = is_simulator(found)
-        self.kind = "cpu" if self.simulator else _kind(found)
-        self.max_work_group_size = found.max_work_group_size
-        self.compute_units = found.max_compute_units
-        self.local_mem_bytes = found.local_mem_size
-        self.vector_bytes = _FLOAT * max(1, found.native_vector_width_float)
-        self.opencl_c = _language(found.opencl_c_version)
+        self.name, self.vendor = cl_device.name.strip(), cl_device.vendor.strip()
+        self.platform = cl_device.platform.name.strip()
+        self.driver_version = cl_device.driver_version.strip()
+        self.extensions = tuple(cl_device.extensions.split())
+        self.simulator = is_simulator(cl_device)
+        self.kind = "cpu" if self.simulator else _kind(cl_device)
+        self.max_work_group_size = cl_device.max_work_group_size
+        self.compute_units = cl_device.max_compute_units
+        self.local_mem_bytes = cl_device.local_mem_size
+        self.vector_bytes = _FLOAT * max(1, cl_device.native_vector_width_float)
+        self.opencl_c = _language(cl_device.opencl_c_version)
 
     def __getattr__(self, name: str) -> Any:
         """`context` and `_queue`, when they are asked for the first time; then they are slots."""
@@ -282,26 +282,26 @@ def _language(text: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (1, 0)
 
 
-def _kind(found: pyopencl.Device) -> Kind:
+def _kind(cl_device: pyopencl.Device) -> Kind:
     """GPU before CPU where a driver claims several types; custom hardware is an accelerator."""
     types = opencl_module().device_type
-    if found.type & types.GPU:
+    if cl_device.type & types.GPU:
         return "gpu"
-    return "cpu" if found.type & types.CPU else "accelerator"
+    return "cpu" if cl_device.type & types.CPU else "accelerator"
 
 
-def is_simulator(found: pyopencl.Device) -> bool:
+def is_simulator(cl_device: pyopencl.Device) -> bool:
     """Whether a device only simulates one: Oclgrind."""
-    return "oclgrind" in f"{found.platform.name} {found.name}".lower()
+    return "oclgrind" in f"{cl_device.platform.name} {cl_device.name}".lower()
 
 
 def stand_in(kind: Kind) -> Device:
     """An OpenCL device that is not there, to plan kernels for; nothing runs on it."""
-    made = Device()
-    made.id, made.backend, made.kind = f"any {kind}", "opencl", kind
-    made.has_kernels = True
-    made.name = made.platform = made.vendor = "none"
-    made.driver_version, made.extensions = "0", ("cl_khr_fp16", "cl_khr_fp64")
-    made.max_work_group_size, made.local_mem_bytes, made.compute_units = 256, 32768, 8
-    made._probes = dict.fromkeys(("float", "half", "double"), Probe(True, "nothing runs on it"))
-    return made
+    device = Device()
+    device.id, device.backend, device.kind = f"any {kind}", "opencl", kind
+    device.has_kernels = True
+    device.name = device.platform = device.vendor = "none"
+    device.driver_version, device.extensions = "0", ("cl_khr_fp16", "cl_khr_fp64")
+    device.max_work_group_size, device.local_mem_bytes, device.compute_units = 256, 32768, 8
+    device._probes = dict.fromkeys(("float", "half", "double"), Probe(True, "nothing runs on it"))
+    return device

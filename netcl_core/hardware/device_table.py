@@ -92,21 +92,21 @@ class _Table:
         except Exception as error:  # a loader may raise anything; it becomes the reason
             self.opencl_problem = f"OpenCL finds no platform: {first_line(error)}"
             return []
-        found = [device for platform in platforms for device in self._of_platform(platform)]
-        if not found:
+        listed = [device for platform in platforms for device in self._of_platform(platform)]
+        if not listed:
             self.opencl_problem = "no OpenCL platform has a device"
-        return sorted(found, key=_order)
+        return sorted(listed, key=_order)
 
     def _of_platform(self, platform: pyopencl.Platform) -> list[Device]:
-        made: list[Device] = []
+        devices: list[Device] = []
         name = "?"
         try:
             name = platform.name.strip()
-            for found in platform.get_devices():
-                made.append(Device(found, probing.prove))
+            for cl_device in platform.get_devices():
+                devices.append(Device(cl_device, probing.prove))
         except Exception as error:  # a driver may raise anything; it becomes the reason
             self.rejected.append(Rejected("?", name, first_line(error)))
-        return made
+        return devices
 
 
 def _order(device: Device) -> tuple[Any, ...]:
@@ -288,8 +288,8 @@ def _automatic() -> tuple[Device, str]:
             raise DeviceError(f"NETCL_DEVICE: {error}") from None
     for device in _table.opencl():
         if device.kind != "accelerator" and not device.simulator:
-            found = "GPU" if device.kind == "gpu" else "OpenCL CPU device"
-            return device, f"the first {found} that passes its probe"
+            what = "GPU" if device.kind == "gpu" else "OpenCL CPU device"
+            return device, f"the first {what} that passes its probe"
     why = _table.opencl_problem or "; ".join(f"{r.name}: {r.reason}" for r in _table.rejected)
     text = f"no OpenCL device can be used ({why or 'there is none'}), so ops run on NumPy, slowly"
     remedy = "`netcl doctor` tells more; NETCL_DEVICE=numpy chooses it and says nothing"

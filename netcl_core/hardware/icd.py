@@ -66,19 +66,19 @@ def _install() -> Installation:
     if not config.get("icd-discovery"):
         os.environ.pop("OCL_ICD_VENDORS", None)  # inherited from a parent that had it on
         return Installation("off", None, "icd-discovery is off")
-    found = trial.tried(runtimes.discover())
-    deadly = any(each.reason.startswith(trial.ENDED) for each in found)
+    usable = trial.tried(runtimes.discover())
+    deadly = any(runtime.reason.startswith(trial.ENDED) for runtime in usable)
     if chosen and not deadly:
         return _chosen(chosen)
-    if not deadly and not any(map(_needs_listing, found)):
+    if not deadly and not any(map(_needs_listing, usable)):
         os.environ.pop("OCL_ICD_VENDORS", None)
         return Installation("system", None, "the loader finds every usable runtime by itself")
-    folder = vendors_folder(_entries(found))
+    folder = vendors_folder(_entries(usable))
     os.environ["OCL_ICD_VENDORS"] = str(folder)
     reason = "lists the system's runtimes and the environment's"
     if deadly:
         reason += ", but for those that ended a trial process"
-    return Installation("generated", folder, reason, tuple(found) if deadly else ())
+    return Installation("generated", folder, reason, tuple(usable) if deadly else ())
 
 
 def _chosen(variable: str) -> Installation:
@@ -99,9 +99,9 @@ def _needs_listing(runtime: Runtime) -> bool:
     return runtime.library != runtimes.listed_library(runtime.icd)  # repaired
 
 
-def _entries(found: list[Runtime]) -> dict[str, str]:
+def _entries(listed: list[Runtime]) -> dict[str, str]:
     """File name -> library of the generated folder: all but what pyopencl's loader adds itself."""
-    wanted = [r for r in found if r.accepted and not _listed_beside_pyopencl(r)]
+    wanted = [r for r in listed if r.accepted and not _listed_beside_pyopencl(r)]
     return {f"{index:02}-{r.name}.icd": r.library for index, r in enumerate(wanted)}
 
 
@@ -132,8 +132,8 @@ def _write(entries: dict[str, str], folder: Path) -> None:
 def _holds(folder: Path, entries: dict[str, str]) -> bool:
     if folder.stat().st_uid != os.getuid():
         return False
-    found = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.icd")}
-    return found == {name: f"{library}\n" for name, library in entries.items()}
+    present = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.icd")}
+    return present == {name: f"{library}\n" for name, library in entries.items()}
 
 
 @lru_cache(maxsize=1)

@@ -138,11 +138,11 @@ def refusal(device: Device, source: str, who: str, recipe: Recipe = PLAIN) -> st
     Kept on disk, too: asked again, a driver compiles nothing.
     """
     key = (device, source, recipe)
-    found = _refusals.get(key)
-    if found is None:
+    complaint = _refusals.get(key)
+    if complaint is None:
         with _building:
-            found = _refusals.put(key, _refusal(device, source, who, recipe))
-    return found
+            complaint = _refusals.put(key, _refusal(device, source, who, recipe))
+    return complaint
 
 
 def _refusal(device: Device, source: str, who: str, recipe: Recipe) -> str:
@@ -179,9 +179,9 @@ def _build(device: Device, source: str, who: str, recipe: Recipe) -> Any:
     try:
         return load(cl, device.context, text, options, step)
     except cl.Error as error:
-        made = None if step is None or step.made is None else step
-        given = "the OpenCL program" if made is None else f"what {made.rewrite} made of it"
-        shown = source if made is None else made.text
+        failed = None if step is None or step.made is None else step
+        given = "the OpenCL program" if failed is None else f"what {failed.rewrite} made of it"
+        shown = source if failed is None else failed.text
         numbered = "\n".join(
             f"{number:4d}  {line}" for number, line in enumerate(shown.splitlines(), start=1)
         )
@@ -211,13 +211,13 @@ class _Step:
     def run(self, binary: bytes) -> bytes | str:
         """The function's result; raises BuildError with its name where it fails."""
         try:
-            made: Any = self.rewrite.function(self.device, binary)
+            rewritten: Any = self.rewrite.function(self.device, binary)
         except Exception as error:
             raise self._failed(first_line(error)) from error
-        if not isinstance(made, (bytes, str)):
-            raise self._failed(f"it gave a {type(made).__name__}")
-        self.made = made
-        return made
+        if not isinstance(rewritten, (bytes, str)):
+            raise self._failed(f"it gave a {type(rewritten).__name__}")
+        self.made = rewritten
+        return rewritten
 
     def _failed(self, what: str) -> BuildError:
         given = f"{self.rewrite} failed on {self.device!r}: {what}"
@@ -281,11 +281,11 @@ def _binary(cl: Any, program: Any) -> bytes:
     return binary  # type: ignore[no-any-return]  # bytes, as OpenCL says
 
 
-def _made(cl: Any, context: Any, made: bytes | str, options: str) -> Any:
+def _made(cl: Any, context: Any, rewritten: bytes | str, options: str) -> Any:
     """The program of what a Rewrite made."""
-    if isinstance(made, str):
-        return from_source(cl, context, made, options)
-    return _built(cl, cl._cl._Program(context, context.devices, [made]), "")
+    if isinstance(rewritten, str):
+        return from_source(cl, context, rewritten, options)
+    return _built(cl, cl._cl._Program(context, context.devices, [rewritten]), "")
 
 
 def from_binary(cl: Any, context: Any, binary: bytes) -> Any:

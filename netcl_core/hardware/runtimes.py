@@ -261,9 +261,9 @@ def _stem(library: str) -> str:
     return Path(library).name.split(".so")[0]
 
 
-def _nvidia(found: list[Runtime]) -> Runtime | None:
+def _nvidia(before: list[Runtime]) -> Runtime | None:
     """NVIDIA's library where it can be loaded but no `.icd` names it, as in many containers."""
-    listed = any(r.accepted and Path(r.library).name.startswith("libnvidia-opencl") for r in found)
+    listed = any(r.accepted and Path(r.library).name.startswith("libnvidia-opencl") for r in before)
     if listed or load_error(NVIDIA_LIBRARY) is not None:
         return None
     reason = "can be loaded, but no .icd file lists it"

@@ -36,11 +36,11 @@ for platform in pyopencl.get_platforms():
 """
 
 
-def tried(found: Sequence[Runtime]) -> list[Runtime]:
+def tried(listed: Sequence[Runtime]) -> list[Runtime]:
     """The runtimes, those that end or hang a child process no longer accepted."""
-    libraries = {each.library: _stamp(each.library) for each in found if each.accepted}
+    libraries = {runtime.library: _stamp(runtime.library) for runtime in listed if runtime.accepted}
     if not libraries:
-        return [*found]
+        return [*listed]
     key = hashlib.sha256(repr(sorted(libraries.items())).encode()).hexdigest()[:16]
     note = config.cache_root() / "icd" / f"tried-{key}.json"
     wrong = _noted(note)
@@ -49,10 +49,10 @@ def tried(found: Sequence[Runtime]) -> list[Runtime]:
         with contextlib.suppress(OSError):
             keep_whole(note, json.dumps(wrong).encode())
     return [
-        replace(each, accepted=False, reason=wrong[each.library])
-        if each.accepted and each.library in wrong
-        else each
-        for each in found
+        replace(runtime, accepted=False, reason=wrong[runtime.library])
+        if runtime.accepted and runtime.library in wrong
+        else runtime
+        for runtime in listed
     ]
 
 
@@ -70,11 +70,11 @@ def _noted(note: Path) -> dict[str, str] | None:
     try:
         if os.name == "posix" and note.stat().st_uid != os.getuid():
             return None
-        found = json.loads(note.read_bytes())
+        note_of = json.loads(note.read_bytes())
     except (OSError, ValueError):
         return None
-    texts = isinstance(found, dict) and all(isinstance(each, str) for each in found.values())
-    return found if texts else None
+    texts = isinstance(note_of, dict) and all(isinstance(text, str) for text in note_of.values())
+    return note_of if texts else None
 
 
 def _wrong(libraries: Sequence[str]) -> dict[str, str]:

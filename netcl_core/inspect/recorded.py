@@ -1,6 +1,6 @@
 """What a tape has recorded: its calls as a graph, who made them, and how they are differentiated.
 
-`recorded_graph` gives the calls behind some values as a `RecordedGraph`. A call is a `RegionCall`
+`origin` gives the node with the record of the call behind a value. A call is a `RegionCall`
 (fused elementwise ops), an `OperatorCall`, a `FusedOperatorCall` or a `FunctionCall`; `line_of`
 says where the user wrote it. Who has a call of his own, which computes its forward again for the
 gradients, runs that under `forward_again`, with the random states `noted` the first time
@@ -16,7 +16,6 @@ from netcl_core.ops.casting import cast as cast
 from netcl_core.ops.in_place import becomes as becomes
 from netcl_core.ops.in_place import former_of as former_of
 from netcl_core.ops.operator_call import OperatorCall as OperatorCall
-from netcl_core.runtime.recording import recordings as recordings
 from netcl_core.tape.anomaly import anomaly as anomaly
 from netcl_core.tape.apply import apply as apply
 from netcl_core.tape.apply import result_nodes as result_nodes
@@ -30,13 +29,11 @@ from netcl_core.tape.gradients import whole as whole
 from netcl_core.tape.held import held as held
 from netcl_core.tape.node import Target as Target
 from netcl_core.tape.node import describe_frame as describe_frame
+from netcl_core.tape.node import leaf_node as leaf_node
 from netcl_core.tape.node import line_of as line_of
 from netcl_core.tape.node import next_number as next_number
+from netcl_core.tape.node import origin as origin
 from netcl_core.tape.node import target_of as target_of
-from netcl_core.tape.recorded import RecordedCall as RecordedCall
-from netcl_core.tape.recorded import RecordedGraph as RecordedGraph
-from netcl_core.tape.recorded import nodes_behind as nodes_behind
-from netcl_core.tape.recorded import recorded_graph as recorded_graph
 from netcl_core.tape.recorded_gradients import forward_again as forward_again
 from netcl_core.tape.recorded_gradients import gradients_of as gradients_of
 from netcl_core.tape.region_call import RegionCall as RegionCall

@@ -19,7 +19,6 @@ from netcl_core.codegen.region import Ref as Ref
 from netcl_core.codegen.region import Region as Region
 from netcl_core.codegen.region import Signature as Signature
 from netcl_core.codegen.region import infer as infer
-from netcl_core.ops.dry_calls import call_for as call_for
 from netcl_core.ops.primitive_function import primitive_function as primitive_function
 from netcl_core.ops.primitive_function import record_region as record_region
 from netcl_core.runtime.rendering import edition as edition

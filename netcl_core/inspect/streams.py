@@ -16,8 +16,13 @@ from netcl_core.hardware.device import opencl_module as opencl_module
 from netcl_core.hardware.device import stand_in as stand_in
 from netcl_core.hardware.runtimes import discover as discover
 from netcl_core.runtime.host_calls import HostBound as HostBound
+from netcl_core.runtime.memory import memory_of as memory_of
+from netcl_core.runtime.memory import memory_of_graph as memory_of_graph
+from netcl_core.runtime.numpy_stream import NumpyStream as NumpyStream
+from netcl_core.runtime.opencl_stream import Asked as Asked
 from netcl_core.runtime.opencl_stream import Launch as Launch
 from netcl_core.runtime.opencl_stream import OpenCLStream as OpenCLStream
+from netcl_core.runtime.opencl_stream import fill_pattern as fill_pattern
 from netcl_core.runtime.opencl_stream import shared_kernel as shared_kernel
 from netcl_core.runtime.stream import Stream as Stream
 from netcl_core.runtime.stream import StreamWrapper as StreamWrapper

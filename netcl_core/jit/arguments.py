@@ -89,8 +89,8 @@ class Arguments:
             if isinstance(x, defaultdict):
                 self._static(x.default_factory, key)
             x = x.values()
-        for each in x:
-            self._add(each, key)
+        for item in x:
+            self._add(item, key)
 
     def signature(self) -> tuple[Any, tuple[int, ...]]:
         """The key with a letter for each size above 1, and these sizes.
@@ -112,7 +112,7 @@ class Arguments:
             ) from None
         kind = type(x)
         if isinstance(x, frozenset):
-            key += (kind, frozenset([(type(each), each) for each in x]))
+            key += (kind, frozenset([(type(item), item) for item in x]))
         elif kind in PLAIN:
             key += (kind, x)
         else:
@@ -162,9 +162,9 @@ def replaced(value: Any, tensors: list[Any], numbers: list[Any]) -> Any:
     if type(value) in _NUMBERS:
         return numbers.pop(0)
     if isinstance(value, (tuple, list)):
-        return _like(type(value), [replaced(each, tensors, numbers) for each in value])
+        return _like(type(value), [replaced(item, tensors, numbers) for item in value])
     if isinstance(value, dict):
-        parts = [replaced(each, tensors, numbers) for each in value.values()]
+        parts = [replaced(item, tensors, numbers) for item in value.values()]
         return _like_dict(value, zip(value, parts, strict=True))
     return value
 
@@ -176,9 +176,11 @@ _MAKERS: Final = ("__new__", "__init__", "__setitem__", "__iter__", "values", "_
 def _is_rebuilt(x: Any) -> bool:
     """Whether a tuple, list or dict of a class of its own can be made from its items alone."""
     kind = type(x)
-    if getattr(x, "__dict__", None) or any(vars(each).get("__slots__") for each in kind.__mro__):
+    if getattr(x, "__dict__", None) or any(
+        vars(class_).get("__slots__") for class_ in kind.__mro__
+    ):
         return False
-    base = next(each for each in (tuple, list, dict) if isinstance(x, each))
+    base = next(class_ for class_ in (tuple, list, dict) if isinstance(x, class_))
     if hasattr(kind, "_fields"):
         return kind.__iter__ is tuple.__iter__
     own = (getattr(kind, name, None) is getattr(base, name, None) for name in _MAKERS)
@@ -194,13 +196,13 @@ def _like_dict(old: dict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> Any:
     """A dict of the type of another one."""
     kind: Any = type(old)
     if kind is Counter:  # whose constructor counts, and whose `update` adds
-        made: Counter[Any] = Counter()
-        dict.update(made, pairs)
-        return made
+        counter: Counter[Any] = Counter()
+        dict.update(counter, pairs)
+        return counter
     return defaultdict(old.default_factory, pairs) if isinstance(old, defaultdict) else kind(pairs)
 
 
-def results_of(value: Any, found: list[Any]) -> Structure:
+def results_of(value: Any, operands: list[Any]) -> Structure:
     """The structure of what a function returned; its Operands are appended to `found`.
 
     Raises TraceBreak for what cannot be made anew at each call.
@@ -209,12 +211,12 @@ def results_of(value: Any, found: list[Any]) -> Structure:
     if kind is TracedNumber:
         return "plain", value.read()
     if isinstance(value, Tensor):
-        found.append(value)
-        return _TENSOR, len(found) - 1
+        operands.append(value)
+        return _TENSOR, len(operands) - 1
     if kind in (tuple, list) or (isinstance(value, tuple) and hasattr(kind, "_fields")):
-        return "sequence", kind, [results_of(each, found) for each in value]
+        return "sequence", kind, [results_of(item, operands) for item in value]
     if kind in (dict, OrderedDict):
-        return "dict", kind, {k: results_of(each, found) for k, each in value.items()}
+        return "dict", kind, {k: results_of(item, operands) for k, item in value.items()}
     if kind in PLAIN or isinstance(value, (Enum, type, np.dtype, np.generic)):
         return "plain", value
     raise TraceBreak("return", f"a result of type {kind.__name__} cannot be made anew at each call")
@@ -226,7 +228,7 @@ def restored(structure: Structure, results: Sequence[Any]) -> Any:
     if kind == _TENSOR:
         return results[structure[1]]
     if kind == "sequence":
-        return _like(structure[1], [restored(each, results) for each in structure[2]])
+        return _like(structure[1], [restored(item, results) for item in structure[2]])
     if kind == "dict":
-        return structure[1]({k: restored(each, results) for k, each in structure[2].items()})
+        return structure[1]({k: restored(item, results) for k, item in structure[2].items()})
     return structure[1]

@@ -69,13 +69,13 @@ class Entries:
 
     def find(self, key: Any, facts: Sequence[Any]) -> Entry | None:
         """The entry for a key and the facts of a call, if it still holds."""
-        found = self._entries.get(key)
-        if found is None:
+        entry = self._entries.get(key)
+        if entry is None:
             indices = self._facts.get(key)
             if indices is None:
                 return None
-            found = self._entries.get(_extended(key, facts, indices))
-        return found if found is not None and found.holds() else None
+            entry = self._entries.get(_extended(key, facts, indices))
+        return entry if entry is not None and entry.holds() else None
 
     def keep(self, key: Any, facts: Sequence[Any], reads: set[int], entry: Entry) -> None:
         """Enter an entry under a key and those facts that it depends on.

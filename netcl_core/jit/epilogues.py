@@ -19,12 +19,12 @@ def join(units: Sequence[Unit]) -> list[Unit]:
     An input is computed where it is read rather than a result changed where it is
     written, if both are possible: then nothing in between is stored.
     """
-    found = list(units)
+    joined = list(units)
     for attempt in (_take_before, _take_after):
-        for unit in list(found):
-            if unit in found and not unit.elementwise:
-                attempt(unit, found)
-    return in_order(found)
+        for unit in list(joined):
+            if unit in joined and not unit.elementwise:
+                attempt(unit, joined)
+    return in_order(joined)
 
 
 def implementation_of(unit: Unit) -> Implementation | None:
@@ -50,7 +50,9 @@ def _take_before(unit: Unit, units: list[Unit]) -> None:
         return
     if sum(x is source for x in node.inputs) != 1:
         return
-    group = next((each for each in units if each.elementwise and each.outputs == [source]), None)
+    group = next(
+        (other for other in units if other.elementwise and other.outputs == [source]), None
+    )
     if group is None or group.detaches or _users(source, units) != 1:
         return
     if not _movable(group, unit):
@@ -73,7 +75,7 @@ def _take_after(unit: Unit, units: list[Unit]) -> None:
         return
     if not DTYPES[node.dtype].floating or _users(node, units) != 1 or node not in unit.outputs:
         return
-    group = next((each for each in units if each is not unit and node in each.inputs), None)
+    group = next((other for other in units if other is not unit and node in other.inputs), None)
     if group is None or not group.elementwise or group.detaches or group.shape != node.shape:
         return
     if _movable(group, unit) and not _depends(group, unit, units):
@@ -103,7 +105,7 @@ def _users(node: TraceNode, units: Sequence[Unit]) -> int:
 def _depends(group: Unit, unit: Unit, units: Sequence[Unit]) -> bool:
     """Whether an input of the group, other than the op's result, depends on the op."""
     maker: Callable[[int], Unit | None] = {
-        node.number: each for each in units for node in each.nodes
+        node.number: other for other in units for node in other.nodes
     }.get
     own = unit.nodes[-1]
     stack = [x for x in group.inputs if x is not own]

@@ -58,7 +58,7 @@ def backward_sources(step: Executable) -> list[str]:
     """The rendered backward kernel of a region, for all its floating inputs."""
     if isinstance(step, FusedOperatorStep):
         groups = (step.call.after, step.call.before)
-        return [text for each in groups if each is not None for text in _backward(each.plan)]
+        return [text for group in groups if group is not None for text in _backward(group.plan)]
     return _backward(step.call.plan) if isinstance(step, RegionStep) else []
 
 
@@ -75,18 +75,18 @@ def skipped(program: Program) -> TraceBreak | None:
     elementwise ops or must not be fused; None: nothing."""
     for miss in program.trace.misses:
         if miss.failed:
-            found = TraceBreak(f"the pattern {miss.row.record.name}", miss.reason)
-            found.frame = miss.root.frame
-            return found
+            gap = TraceBreak(f"the pattern {miss.row.record.name}", miss.reason)
+            gap.frame = miss.root.frame
+            return gap
     for step in program.steps:
         reason = why_alone(step)
         if reason is None:
             continue
         node = step.unit.nodes[-1]
-        found = TraceBreak(node.op_name, reason)
-        found.frame = node.frame
+        gap = TraceBreak(node.op_name, reason)
+        gap.frame = node.frame
         if isinstance(step, RegionStep) or (not _has_slots(step) and _splits(step, program)):
-            return found
+            return gap
     return None
 
 
@@ -105,14 +105,17 @@ def _has_slots(step: Executable) -> bool:
     """Whether some implementation of a structured op takes neighbours into its kernel."""
     assert isinstance(step, OperatorStep)  # others hold theirs
     offered = (offer.item for offer in step.call.operator.offers())
-    return any(each is not None and (each.prologue or each.epilogue) for each in offered)
+    return any(
+        implementation is not None and (implementation.prologue or implementation.epilogue)
+        for implementation in offered
+    )
 
 
 def _splits(step: Executable, program: Program) -> bool:
     """Whether elementwise regions stand on both sides of a step."""
     own = step.unit.nodes[-1].number
     before = {x.number for x in step.unit.inputs}
-    regions = [each.unit for each in program.steps if isinstance(each, RegionStep)]
+    regions = [other.unit for other in program.steps if isinstance(other, RegionStep)]
     feeds = any(node.number in before for unit in regions for node in unit.outputs)
     return feeds and any(x.number == own for unit in regions for x in unit.inputs)
 
@@ -158,7 +161,7 @@ def _steps(program: Program) -> Iterator[str]:
 
 def _near_misses(program: Program) -> Iterator[str]:
     """Of each pattern the first place where it nearly fitted; all that failed."""
-    told = {made.match.row for made in program.trace.applied}
+    told = {replacement.match.row for replacement in program.trace.applied}
     for miss in program.trace.misses:
         if miss.failed or miss.row not in told:
             told.add(miss.row)
@@ -174,8 +177,8 @@ def _told(number: int, step: Executable) -> list[str]:
     names = " -> ".join(node.op_name for node in step.unit.nodes)
     lines = [f"  {number}. {what}: {names}", f"     {shapes} => {outputs}"]
     lines.append(f"     from {where(step.unit.nodes[0].frame)}")
-    made = dict.fromkeys(x.replaced for x in step.unit.nodes if x.replaced is not None)
-    lines += [f"     {each}" for each in made]
+    replacements = dict.fromkeys(x.replaced for x in step.unit.nodes if x.replaced is not None)
+    lines += [f"     {replacement}" for replacement in replacements]
     reason = why_alone(step)
     if reason is not None:
         lines.append(f"     not fused: {reason}")

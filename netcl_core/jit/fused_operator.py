@@ -53,20 +53,20 @@ class FusedOperatorCall:
     layouts = ()
 
     def __init__(
-        self, made: OperatorCall, before: Neighbour | None, after: Neighbour | None, name: str
+        self, own: OperatorCall, before: Neighbour | None, after: Neighbour | None, name: str
     ) -> None:
-        self.made = made
+        self.made = own
         self.before = before
         self.after = after
         self.name = name
-        self.device = made.device
-        self._own = [i for i in made.present if before is None or i != 0]
+        self.device = own.device
+        self._own = [i for i in own.present if before is None or i != 0]
         first = before.count if before else 0
         self._cuts = first, first + len(self._own)
         self._scalars_before = before.plan.region.scalars if before else 0
         self._bounds: dict[bool, Bound] = {}
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
-        self.results: tuple[Spec, ...] = made.results
+        self.results: tuple[Spec, ...] = own.results
         if after is not None:
             plan = after.plan
             self.results = tuple(Spec(plan.shape, dtype) for dtype in plan.types.outputs)
@@ -85,14 +85,14 @@ class FusedOperatorCall:
 
     def bound(self, keep: bool) -> Bound:
         """The kernels; with `keep` they store what the gradients read besides, too."""
-        found = self._bounds.get(keep)
-        if found is None:
+        bound = self._bounds.get(keep)
+        if bound is None:
             keeping = keep and bool(self.made.residuals)  # now it has its settings
             request = dataclasses.replace(self.made.request, slots=self._slots(keep), keep=keeping)
-            made = self.made.prepared(request, self._outputs(keep))
-            assert isinstance(made, Bound)  # host calls offer no slot
-            found = self._bounds[keep] = made
-        return found
+            prepared = self.made.prepared(request, self._outputs(keep))
+            assert isinstance(prepared, Bound)  # host calls offer no slot
+            bound = self._bounds[keep] = prepared
+        return bound
 
     def _outputs(self, keep: bool) -> tuple[Spec, ...]:
         """What is kept, the op's own value and its residuals, then the results if these differ."""
@@ -127,23 +127,27 @@ class FusedOperatorCall:
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
         """The result, or a list of several."""
-        found = self._computed(inputs, scalars, False)
-        return found if len(found) > 1 else found[0]
+        results = self._computed(inputs, scalars, False)
+        return results if len(results) > 1 else results[0]
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
         """The same, and what the op's own gradients read: its value and its residuals."""
-        found = self._computed(inputs, scalars, True)
+        all_values = self._computed(inputs, scalars, True)
         count = len(self.results)
-        results, kept = (found[-count:], found[:-count]) if self.after else (found[:count], found)
+        results, kept = (
+            (all_values[-count:], all_values[:-count])
+            if self.after
+            else (all_values[:count], all_values)
+        )
         return results if count > 1 else results[0], kept
 
     def _computed(
         self, inputs: Sequence[Tensor], scalars: Sequence[Any], keep: bool
     ) -> list[Tensor]:
-        made = self.made
-        if made.operator.check is not None:
-            operands = made.operands(self._op_values(inputs))
-            check_data(made.operator.check, operands, made.attrs)
+        call = self.made
+        if call.operator.check is not None:
+            operands = call.operands(self._op_values(inputs))
+            check_data(call.operator.check, operands, call.attrs)
         specs = self._outputs(keep)
         allocate = stream_of(self.device).allocate
         buffers = [allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
@@ -152,8 +156,8 @@ class FusedOperatorCall:
         given = [*([None] if self.before else []), *own]
         given += [value.buffer for value in (*inputs[:first], *inputs[last:])]
         bound = self.bound(keep)
-        if made.tuner is not None:
-            made.offer(self._op_inputs(inputs, scalars), keep)
+        if call.tuner is not None:
+            call.offer(self._op_inputs(inputs, scalars), keep)
         bound(given, buffers, scalars)
         return [
             Tensor(buffer, spec.shape, spec.dtype, self.device)
@@ -192,20 +196,20 @@ class FusedOperatorCall:
         first, last = self._cuts
         read = self.made.saves(self._op_needs(needs))
         ahead = int(self.before is not None)
-        found = {first + k - ahead for k in read if k >= ahead}
+        saved = {first + k - ahead for k in read if k >= ahead}
         if self.before is not None:
             stage = self.before.plan.backward(needs[:first])
-            found.update(range(first) if 0 in read else stage.reads)
+            saved.update(range(first) if 0 in read else stage.reads)
         if self.after is not None:
-            found.update(range(last, len(needs)))
-        return tuple(sorted(found))
+            saved.update(range(last, len(needs)))
+        return tuple(sorted(saved))
 
     def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> list[Any]:
         """The gradients of all inputs from those of the results, backwards group by group."""
         first, last = self._cuts
         values = [x.value for x in node.inputs]
         scalars = node.scalars
-        found: list[Any] = [None] * len(values)
+        gradients: list[Any] = [None] * len(values)
         own_needs = self._op_needs(needs)
         grad: Any = grads[0]
         if self.after is not None:
@@ -217,9 +221,9 @@ class FusedOperatorCall:
             rest = scalars[self._scalars_before :]
             parts = plan_gradients(self.after.plan, given, rest, tuple(wanted), grads)
             grad = parts.pop(place)
-            found[last:] = parts
+            gradients[last:] = parts
         if grad is None or True not in self.made.flows(own_needs):
-            return found
+            return gradients
         inputs: list[Any] = self._op_values(values)
         read = 0 in self.made.reads(own_needs) or is_given_away(node.kept)
         if self.before is not None and read:
@@ -230,11 +234,11 @@ class FusedOperatorCall:
             if upstream is not None:
                 plan, rest = self.before.plan, scalars[: self._scalars_before]
                 upstream = upstream.value if isinstance(upstream, Node) else upstream
-                found[:first] = plan_gradients(
+                gradients[:first] = plan_gradients(
                     plan, values[:first], rest, needs[:first], [upstream]
                 )
-        found[first:last] = parts
-        return found
+        gradients[first:last] = parts
+        return gradients
 
     def recorded_gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> list[Any]:
         """The same by the group before, the op and the group behind, one by one and recorded."""
@@ -270,8 +274,8 @@ class FusedOperatorCall:
 
     def _op_inputs(self, values: Sequence[Tensor], scalars: Sequence[Any]) -> list[Tensor]:
         """The op's inputs, the one that a group computes by itself."""
-        found = self._op_values(values)
+        operands = self._op_values(values)
         if self.before is not None:
             own = scalars[: self._scalars_before]
-            found[0] = run_plan(self.before.plan, values[: self._cuts[0]], own)[0]
-        return found
+            operands[0] = run_plan(self.before.plan, values[: self._cuts[0]], own)[0]
+        return operands

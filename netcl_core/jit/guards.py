@@ -143,9 +143,9 @@ class Guards:
 
     def _by_name(self, getter: Any) -> None:
         """Names of attributes, and arguments, that an object of `operator` holds."""
-        made, parts = getter.__reduce__()
-        if isinstance(made, functools.partial):
-            parts = (*made.args, *made.keywords.values(), *parts)
+        rebuilt, parts = getter.__reduce__()
+        if isinstance(rebuilt, functools.partial):
+            parts = (*rebuilt.args, *rebuilt.keywords.values(), *parts)
         for part in parts:
             if isinstance(part, str):
                 self.names.update(part.split("."))
@@ -162,8 +162,8 @@ class Guards:
         self._watch.array(array)
 
     def _walk_all(self, values: Iterable[Any]) -> None:
-        for each in values:
-            self._walk(each)
+        for value in values:
+            self._walk(value)
 
     def _function(self, function: FunctionType) -> None:
         module = function.__module__ or ""
@@ -212,17 +212,17 @@ class Guards:
 
     def _class(self, value: type) -> set[str]:
         """What code may find in a class or its bases, missing in one of them or not."""
-        classes = [each for each in value.__mro__ if _watched(each)]
-        found = {name: member for each in classes for name, member in vars(each).items()}
+        classes = [class_ for class_ in value.__mro__ if _watched(class_)]
+        members = {name: member for class_ in classes for name, member in vars(class_).items()}
         dynamic = bool(self.names & _DYNAMIC)
         names = {
             name
-            for name, member in found.items()
+            for name, member in members.items()
             if name in self.names or _is_called(name, member) or (dynamic and name[:2] != "__")
         }
         for name in sorted(names):
-            for each in classes:
-                self._expect(_attribute, each, name)
+            for class_ in classes:
+                self._expect(_attribute, class_, name)
         return names
 
     def _of_metaclass(self, value: type) -> None:
@@ -238,9 +238,9 @@ class Guards:
         names = self._class(kind) | self.names
         if _watched(kind):
             self._watch.read(functools.partial(type, value), kind)
-        for each in kind.__mro__:
-            for name, member in vars(each).items():
-                if isinstance(member, MemberDescriptorType) and each.__module__ != "builtins":
+        for class_ in kind.__mro__:
+            for name, member in vars(class_).items():
+                if isinstance(member, MemberDescriptorType) and class_.__module__ != "builtins":
                     self._expect(getattr, value, name, _MISSING)
         space = getattr(value, "__dict__", None)
         if not isinstance(space, dict):
@@ -299,7 +299,7 @@ def _names_of(code: CodeType) -> _Names:
 
 def _is_scanned(kind: type) -> bool:
     """Whether all code of a class is the user's, of which we know the names."""
-    return all(each.__module__ in _BASES or _watched(each) for each in kind.__mro__)
+    return all(class_.__module__ in _BASES or _watched(class_) for class_ in kind.__mro__)
 
 
 def _is_called(name: str, member: Any) -> bool:

@@ -22,9 +22,8 @@ from netcl_core.jit.arguments import Arguments, Structure, restored
 from netcl_core.jit.entries import MAX_PROGRAMS, Entries, Entry
 from netcl_core.jit.explanation import Lowered, describe, lower, skipped
 from netcl_core.jit.parts import Parts, Trial
-from netcl_core.jit.patterns.rows import REGISTERED_ROWS, HasRows, PatternRows
 from netcl_core.jit.program import Program
-from netcl_core.jit.trace import Trace
+from netcl_core.jit.trace import Patterns, Trace
 from netcl_core.tape.apply import apply
 from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.state import process, thread
@@ -41,7 +40,7 @@ class Jitted:
     __wrapped__: Callable[..., Any]
 
     def __init__(
-        self, function: Callable[..., Any], strict: bool, patterns: PatternRows = REGISTERED_ROWS
+        self, function: Callable[..., Any], strict: bool, patterns: Patterns | None = None
     ) -> None:
         functools.update_wrapper(self, function)
         self.strict = strict
@@ -67,20 +66,20 @@ class Jitted:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
         """The same function, of a bound method that of the copied object, with no programs yet."""
-        made = memo[id(self)] = object.__new__(Jitted)
-        made.__init__(deepcopy(self._function, memo), self.strict, self.patterns)
-        return made
+        copied = memo[id(self)] = object.__new__(Jitted)
+        copied.__init__(deepcopy(self._function, memo), self.strict, self.patterns)
+        return copied
 
     def __reduce__(self) -> Any:
         """By name: its own if it stands there (a decorated function), else its function's."""
         function = self._function
-        made = Jitted, (function, self.strict, self.patterns)
+        anew = Jitted, (function, self.strict, self.patterns)
         if not isinstance(function, types.FunctionType):
-            return made  # a bound method, an object: pickle knows
-        found = _at(function.__module__, function.__qualname__)
-        if found is self:
+            return anew  # a bound method, an object: pickle knows
+        there = _at(function.__module__, function.__qualname__)
+        if there is self:
             return function.__qualname__
-        if found is not function:
+        if there is not function:
             raise PicklingError(
                 message(
                     f"pickle of {self!r}",
@@ -89,7 +88,7 @@ class Jitted:
                     "Define it at the top of a module or in a class there",
                 )
             )
-        return made
+        return anew
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if thread.tracer is not None:  # part of another function's program
@@ -138,9 +137,10 @@ class Jitted:
         key = given.key if signature is None else signature
         mode = process.grad if thread.grad is None else thread.grad
         amp = None if thread.amp is None else thread.amp.policy
+        version = None if self.patterns is None else self.patterns.version
         if given.tensors:
-            return key, mode, thread.chosen, amp, self.patterns.version
-        return key, mode, thread.chosen, amp, self.patterns.version, default_device()
+            return key, mode, thread.chosen, amp, version
+        return key, mode, thread.chosen, amp, version, default_device()
 
     def _resized(self, given: Arguments) -> Entry | None:
         """The entry of a program for other sizes, fitted to these."""
@@ -183,13 +183,13 @@ class Jitted:
         trace = self._trace(given, not self.strict).run(args, kwargs)
         if trace.error is not None and not trace.suspect:
             raise trace.error
-        entry, found = trace.entry, trace.result
+        entry, result = trace.entry, trace.result
         if trace.error is not None:
-            found = self._function(*args, **kwargs)
+            result = self._function(*args, **kwargs)
         self._tell(entry)
         self._keep(given, entry)
         if trace.ran or trace.error is not None:
-            return found
+            return result
         return self._run(entry, given, args, kwargs)
 
     def _trace(self, given: Arguments, resumes: bool) -> Trace:
@@ -276,17 +276,17 @@ def _likeness(args: Any) -> Any:
 
 def _at(module: str | None, path: str) -> Any:
     """What stands at a dotted path of a module; None: nothing."""
-    found: Any = sys.modules.get(module or "")
+    value: Any = sys.modules.get(module or "")
     for name in path.split("."):
-        found = getattr(found, name, None)
-    return found
+        value = getattr(value, name, None)
+    return value
 
 
 def jit_compile(
     fn: Callable[..., Any] | None = None,
     *,
     strict: bool = False,
-    patterns: HasRows | None = None,
+    patterns: Any = None,
 ) -> Any:
     """Fuse a function of ops: elementwise chains become one forward and one backward kernel.
 
@@ -311,4 +311,4 @@ def jit_compile(
         return lambda function: jit_compile(function, strict=strict, patterns=patterns)
     if isinstance(fn, Jitted):
         return fn
-    return Jitted(fn, strict, REGISTERED_ROWS if patterns is None else patterns.rows)
+    return Jitted(fn, strict, None if patterns is None else patterns.rows)

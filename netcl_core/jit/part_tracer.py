@@ -122,13 +122,13 @@ class PartTracer:
 
     def symbol_of(self, node: TraceNode) -> Node:
         """What the function has for a node, or had."""
-        found = next((x for each, x in self.symbols() if each is node), None)
-        return self._symbol(node) if found is None else found
+        symbol = next((x for other, x in self.symbols() if other is node), None)
+        return self._symbol(node) if symbol is None else symbol
 
     def _symbol(self, node: TraceNode) -> Node:
-        made = Node(node, node.op_name)  # type: ignore[arg-type]  # it stands where a Tensor would
-        self._symbols.append((node.number, weakref.ref(made)))
-        return made
+        symbol = Node(node, node.op_name)  # type: ignore[arg-type]  # it stands where a Tensor would
+        self._symbols.append((node.number, weakref.ref(symbol)))
+        return symbol
 
     def may_replace(self, node: TraceNode) -> bool:
         """Whether a change in place makes another value of this one; see TracingContext."""
@@ -137,7 +137,7 @@ class PartTracer:
             return False
         if owner not in self._viewed:
             return True
-        return all(each is node or owner_of(each) is not owner for each, _ in self.symbols())
+        return all(other is node or owner_of(other) is not owner for other, _ in self.symbols())
 
     def replaces(self, symbol: Any, new: Any, first: int) -> bool:
         """Let a symbol be a new value from now on; see TracingContext."""
@@ -228,8 +228,8 @@ class PartTracer:
         needs = tuple([x.requires_grad for x in node.inputs])
         if not self.records or True not in needs:
             return (False,) * len(node.call.results)
-        found: tuple[bool, ...] = node.call.flows(needs)
-        return found
+        flows: tuple[bool, ...] = node.call.flows(needs)
+        return flows
 
     def _followed(self, scalar: Any) -> Any:
         """A number as an argument of the program: another value needs no other one."""
@@ -255,15 +255,15 @@ class PartTracer:
         self.numbers += numbers
         return True
 
-    def _result(self, made: TraceNode, index: int) -> Node:
+    def _result(self, maker: TraceNode, index: int) -> Node:
         """One of several results of a call."""
-        spec = made.call.results[index]
-        node = self._expects(None, [made])
+        spec = maker.call.results[index]
+        node = self._expects(None, [maker])
         if node is None or node.pick != index:
-            node = TraceNode(made.op_name, [made], spec.shape, spec.dtype, device=made.device)
-            node.pick, node.frame = index, made.frame
-            node.requires_grad = self._flows(made)[index]
-            node.geometry = _places(made)[index]
+            node = TraceNode(maker.op_name, [maker], spec.shape, spec.dtype, device=maker.device)
+            node.pick, node.frame = index, maker.frame
+            node.requires_grad = self._flows(maker)[index]
+            node.geometry = _places(maker)[index]
         return self._symbol(self._add(node))
 
     def detach(self, source: TraceNode) -> Node:
@@ -297,9 +297,9 @@ def _places(node: TraceNode) -> Sequence[Geometry | None]:
     if not call.view:
         return (None,) * len(call.results)
     (x,) = node.inputs
-    found = call.operator.view(x.geometry or dense(x._shape), **call.attrs)
-    if found is None:  # it has to be a copy
+    places = call.operator.view(x.geometry or dense(x._shape), **call.attrs)
+    if places is None:  # it has to be a copy
         return (None,)
     size = math.prod(x._shape) if x.geometry is None else -1
-    views = [found] if isinstance(found, Geometry) else list(found)
+    views = [places] if isinstance(places, Geometry) else list(places)
     return [None if y.size == size and y == dense(y.shape) else y for y in views]

@@ -55,12 +55,12 @@ class Unit:
     def inputs(self) -> list[TraceNode]:
         """What the nodes read from elsewhere, in order of first use."""
         own = {node.number for node in self.nodes}
-        found: dict[int, TraceNode] = {}
+        read: dict[int, TraceNode] = {}
         for node in self.nodes:
             for x in node.inputs:
                 if x.number not in own:
-                    found[x.number] = x
-        return list(found.values())
+                    read[x.number] = x
+        return list(read.values())
 
     def resized(self, sizes: Sizes) -> Unit:
         """The same group with other sizes, for readers."""
@@ -174,15 +174,15 @@ def _groups(nodes: Sequence[TraceNode], stage: dict[int, int]) -> list[Unit]:
             other = unit_of[x.number]
             if other is not unit:
                 other.nodes += unit.nodes
-                for each in unit.nodes:
-                    unit_of[each.number] = other
+                for member in unit.nodes:
+                    unit_of[member.number] = other
                 unit = other
     return _siblings(list(dict.fromkeys(unit_of.values())), stage)
 
 
 def _siblings(units: Sequence[Unit], stage: dict[int, int]) -> list[Unit]:
     """Groups of one stage and shape that read the same value of that shape, joined."""
-    found: list[Unit] = []
+    joined: list[Unit] = []
     reader: dict[tuple[int, int], Unit] = {}
     for unit in units:
         target = unit
@@ -192,12 +192,12 @@ def _siblings(units: Sequence[Unit], stage: dict[int, int]) -> list[Unit]:
             target = next((reader[key] for key in shared if key in reader), unit)
             reader |= dict.fromkeys(shared, target)
         if target is unit:
-            found.append(unit)
+            joined.append(unit)
         else:
             target.nodes += unit.nodes
-    for unit in found:
+    for unit in joined:
         unit.nodes.sort(key=lambda node: node.number)
-    return found
+    return joined
 
 
 def _absorb(
@@ -285,8 +285,8 @@ def in_order(units: Sequence[Unit]) -> list[Unit]:
     ordered: dict[int, Unit] = {}
 
     def needs(unit: Unit) -> list[Unit]:
-        found = (unit_of.get(x.number) for x in unit.inputs)
-        return [each for each in found if each is not None and id(each) not in ordered]
+        makers = (unit_of.get(x.number) for x in unit.inputs)
+        return [maker for maker in makers if maker is not None and id(maker) not in ordered]
 
     stack = [*reversed(units)]
     waiting: set[int] = set()

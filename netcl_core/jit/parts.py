@@ -14,8 +14,7 @@ from typing import Any, Final, final
 from netcl_core.cache import Memo
 from netcl_core.hardware.device import Device
 from netcl_core.jit.part_tracer import Part, PartTracer, facts_of
-from netcl_core.jit.patterns.rewriting import Rewritten
-from netcl_core.jit.program import Program
+from netcl_core.jit.program import Program, Rewritten
 from netcl_core.jit.resuming import give_values
 from netcl_core.runtime.stream import replaced, stream_of
 from netcl_core.tape.modes import enable_grad, is_grad_enabled, no_grad
@@ -64,13 +63,13 @@ class Trial:
         finish = stream_of(device).finish
         finish()
         began = perf_counter()
-        found = parts() if in_parts else whole()
+        result = parts() if in_parts else whole()
         finish()
         if self._calls > _WARMING:
             self._times[in_parts].append(perf_counter() - began)
         if self._calls == _WARMING + 2 * _TIMED:
             self._decide()
-        return found
+        return result
 
     def note(self, ops: int, fused: int) -> None:
         """Of the latest call in parts the ops, and how many gradients of ops fusing saves."""
@@ -195,13 +194,13 @@ class Parts:
         tape, thread.tape = thread.tape, tracer.tape
         try:
             if tracer.grad == is_grad_enabled():
-                found = part.program.run(tracer.given, tracer.numbers)
+                results = part.program.run(tracer.given, tracer.numbers)
             else:
                 with enable_grad() if tracer.grad else no_grad():
-                    found = part.program.run(tracer.given, tracer.numbers)
+                    results = part.program.run(tracer.given, tracer.numbers)
         finally:
             thread.tape = tape
-        return dict(zip(part.results, found, strict=True))
+        return dict(zip(part.results, results, strict=True))
 
 
 def _is_view(node: TraceNode) -> bool:

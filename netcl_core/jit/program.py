@@ -8,16 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from netcl_core.codegen.layout import Sizes, renamed
 from netcl_core.jit.epilogues import join
 from netcl_core.jit.partition import Unit, is_elementwise, is_leaf, is_small, partition
-from netcl_core.jit.patterns.rewriting import Rewritten
 from netcl_core.jit.steps import Executable, Growing, RegionStep, step_of
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.tape.trace_node import CONSTANT, INPUT, RANDOM, TraceNode
 from netcl_core.tensors.random_state import random_state
+
+
+@final
+@dataclass(eq=False, slots=True)
+class Rewritten:
+    """A trace after its patterns were applied (by netcl-plugin-patterns, where there are any).
+
+    Attributes:
+        nodes: All its nodes; numbers grow along it.
+        results: Those that the function returns.
+        applied: What was replaced, in the order of the groups.
+        misses: Where a pattern nearly fitted, and what failed.
+        sizes: The sizes that matchers and planners looked at.
+        written: How many ops the function itself has.
+    """
+
+    nodes: Sequence[TraceNode]
+    results: Sequence[TraceNode]
+    applied: list[Any] = field(default_factory=list)
+    misses: list[Any] = field(default_factory=list)
+    sizes: set[int] = field(default_factory=set)
+    written: int = 0
 
 
 @final
@@ -75,18 +97,18 @@ class Program:
         growing = Growing(sizes, self.fixed)
         steps = []
         for step in self.steps:
-            found = step.resized(growing)
-            if found is None:
+            resized = step.resized(growing)
+            if resized is None:
                 return None
-            steps.append(found)
+            steps.append(resized)
         now = growing.sizes
         if any(is_small(shape) != is_small(renamed(shape, now)) for shape in self._shapes):
             return None
-        made = object.__new__(Program)
-        made.__dict__.update(self.__dict__)
-        made._sizes, made.steps = now, steps
-        made.direct = made._direct()
-        return made
+        program = object.__new__(Program)
+        program.__dict__.update(self.__dict__)
+        program._sizes, program.steps = now, steps
+        program.direct = program._direct()
+        return program
 
     def _direct(self) -> RegionStep | None:
         """The one step, if it takes the function's tensors as they come and gives its result."""
@@ -118,21 +140,21 @@ class Program:
             step.run(values, numbers)
             for number in last:
                 del values[number]
-        found = [values[i] for i in self.results]
+        results = [values[i] for i in self.results]
         for target in reversed(self.written):  # what is read was read
-            target.overwrite(found.pop())
-        return found
+            target.overwrite(results.pop())
+        return results
 
 
 def _last_uses(units: Sequence[Unit], results: Sequence[int]) -> list[list[int]]:
     """What each unit is the last to need: once let go of, its memory serves the next ones."""
     seen = set(results)
-    found: list[list[int]] = []
+    last_uses: list[list[int]] = []
     for unit in reversed(units):
         numbers = dict.fromkeys(x.number for x in [*unit.inputs, *unit.outputs])
-        found.append([number for number in numbers if number not in seen])
+        last_uses.append([number for number in numbers if number not in seen])
         seen.update(numbers)
-    return found[::-1]
+    return last_uses[::-1]
 
 
 def _takes_any_sizes(node: TraceNode, running: AbstractSet[int]) -> bool:

@@ -62,28 +62,28 @@ def _become(symbol: Node, operand: Any, node: TraceNode) -> None:
         symbol.share(operand)
 
 
-def given_back(found: Any, context: TracingContext, outer: tuple[int, ...] = ()) -> Any:
+def given_back(value: Any, context: TracingContext, outer: tuple[int, ...] = ()) -> Any:
     """A result with operands and numbers in place of their symbols, in tuples, lists and dicts.
 
     `outer` are those around it, by id: one may contain itself.
     """
-    kind = type(found)
+    kind = type(value)
     if kind is TracedNumber:
-        return found.read()
+        return value.read()
     if kind is Node:
-        nodes = (node for node in context.nodes if context.symbols.get(node.number) is found)
-        held = next((node.tensor for node in nodes), found)
-        same = found.value is held.value and target_of(found) == target_of(held)
-        return held if same else found  # it has been changed in place since
-    if id(found) in outer:
-        return found
-    outer = (*outer, id(found))
+        nodes = (node for node in context.nodes if context.symbols.get(node.number) is value)
+        held = next((node.tensor for node in nodes), value)
+        same = value.value is held.value and target_of(value) == target_of(held)
+        return held if same else value  # it has been changed in place since
+    if id(value) in outer:
+        return value
+    outer = (*outer, id(value))
     if kind is list:
-        found[:] = [given_back(each, context, outer) for each in found]
+        value[:] = [given_back(item, context, outer) for item in value]
     elif kind is dict:
-        found.update({name: given_back(each, context, outer) for name, each in found.items()})
-    elif isinstance(found, tuple):
-        parts = [given_back(each, context, outer) for each in found]
-        if any(new is not old for new, old in zip(parts, found, strict=True)):
+        value.update({name: given_back(item, context, outer) for name, item in value.items()})
+    elif isinstance(value, tuple):
+        parts = [given_back(item, context, outer) for item in value]
+        if any(new is not old for new, old in zip(parts, value, strict=True)):
             return kind._make(parts) if hasattr(kind, "_make") else kind(parts)
-    return found
+    return value

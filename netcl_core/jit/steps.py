@@ -132,11 +132,11 @@ class _Grouped:
 def _grouped(unit: Unit | None, device: Device) -> _Grouped | None:
     if unit is None:
         return None
-    made = _RegionBuilder(unit)
-    tensors = tuple((x.shape, x.dtype) for x in made.inputs)
-    categories = tuple(category_of_scalar(value) for value in made.scalars)
-    plan = Plan(made.region(), device, Signature(tensors, categories))
-    return _Grouped(plan, tuple(x.number for x in made.inputs), tuple(made.scalars))
+    builder = _RegionBuilder(unit)
+    tensors = tuple((x.shape, x.dtype) for x in builder.inputs)
+    categories = tuple(category_of_scalar(value) for value in builder.scalars)
+    plan = Plan(builder.region(), device, Signature(tensors, categories))
+    return _Grouped(plan, tuple(x.number for x in builder.inputs), tuple(builder.scalars))
 
 
 @final
@@ -154,21 +154,21 @@ class Growing:
         """Note what the sizes of a result are now; False if one size would be two."""
         if len(shape) != len(now):
             return False
-        for size, found in zip(shape, now, strict=True):
-            if size < 2 or found < 2:
-                if size != found:
+        for size, size_now in zip(shape, now, strict=True):
+            if size < 2 or size_now < 2:
+                if size != size_now:
                     return False
-            elif self.sizes.setdefault(size, found) != found:
+            elif self.sizes.setdefault(size, size_now) != size_now:
                 return False
         return True
 
     def resized(self, call: OperatorCall) -> OperatorCall | None:
         """A structured op for the operands of now; None: a new trace has to say."""
-        made = call.resized(self.specs(call.specs))
-        if made is None:
+        fitted = call.resized(self.specs(call.specs))
+        if fitted is None:
             return None
-        pairs = zip(call.results, made.results, strict=True)
-        return made if all(self.add(old.shape, new.shape) for old, new in pairs) else None
+        pairs = zip(call.results, fitted.results, strict=True)
+        return fitted if all(self.add(old.shape, new.shape) for old, new in pairs) else None
 
 
 class _Readable:
@@ -190,10 +190,10 @@ class _Readable:
         return self._unit.resized(self._sizes) if self._sizes else self._unit
 
     def _copy(self, sizes: Sizes) -> Self:
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made._sizes = sizes
-        return made
+        step = object.__new__(type(self))
+        step.__dict__.update(self.__dict__)
+        step._sizes = sizes
+        return step
 
 
 @final
@@ -201,19 +201,19 @@ class RegionStep(_Readable):
     """A fused region."""
 
     def __init__(self, unit: Unit, device: Device) -> None:
-        made = _grouped(unit, device)
-        assert made is not None  # there is a unit
-        self.call = RegionCall(made.plan, fused_name(made.plan.region))
-        self.inputs = made.inputs
+        group = _grouped(unit, device)
+        assert group is not None  # there is a unit
+        self.call = RegionCall(group.plan, fused_name(group.plan.region))
+        self.inputs = group.inputs
         self.outputs = tuple(node.number for node in unit.outputs)
-        self.scalars = Scalars(made.scalars)
+        self.scalars = Scalars(group.scalars)
         self._unit, self._sizes = unit, {}
 
     def resized(self, growing: Growing) -> RegionStep:
         """The same step for other sizes: nothing but shapes is worked out again."""
-        made = self._copy(growing.sizes)
-        made.call = RegionCall(self.call.plan.resized(growing.sizes), self.call.name)
-        return made
+        step = self._copy(growing.sizes)
+        step.call = RegionCall(self.call.plan.resized(growing.sizes), self.call.name)
+        return step
 
     @property
     def launches(self) -> int:
@@ -221,11 +221,11 @@ class RegionStep(_Readable):
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
         operands = [values[i] for i in self.inputs]
-        found = apply(self.call, operands, self.scalars.given(numbers))
+        results = apply(self.call, operands, self.scalars.given(numbers))
         if len(self.outputs) == 1:
-            values[self.outputs[0]] = found
+            values[self.outputs[0]] = results
         else:
-            values.update(zip(self.outputs, found, strict=True))
+            values.update(zip(self.outputs, results, strict=True))
 
 
 @final
@@ -245,9 +245,9 @@ class OperatorStep(_Readable):
         call = growing.resized(self.call)
         if call is None:
             return None
-        made = self._copy(growing.sizes)
-        made.call = call
-        return made
+        step = self._copy(growing.sizes)
+        step.call = call
+        return step
 
     @property
     def launches(self) -> int:
@@ -308,7 +308,7 @@ class FusedOperatorStep(_Readable):
     def __init__(self, unit: Unit, device: Device) -> None:
         self._unit, self._sizes = unit, {}
         (node,) = [each for each in unit.nodes if not is_elementwise(each)]
-        made: OperatorCall = node.call
+        call: OperatorCall = node.call
         before, after = (_grouped(each, device) for each in (unit.before, unit.after))
         own = node.inputs[1 if before else 0 :]
         inputs = [*(before.inputs if before else ()), *(x.number for x in own)]
@@ -318,7 +318,7 @@ class FusedOperatorStep(_Readable):
             behind = Neighbour(after.plan, value)
             inputs += [number for number in after.inputs if number != node.number]
         self.call = FusedOperatorCall(
-            made,
+            call,
             None if before is None else Neighbour(before.plan),
             behind,
             f"fused({', '.join(each.op_name for each in unit.nodes)})",
@@ -340,9 +340,9 @@ class FusedOperatorStep(_Readable):
         plans = [x.plan for x in (before, after) if x is not None]
         if not all(fits([x for x, _ in y.signature.tensors], y.shape, stretch) for y in plans):
             return None
-        made = self._copy(growing.sizes)
-        made.call = FusedOperatorCall(call, before, after, own.name)
-        return made
+        step = self._copy(growing.sizes)
+        step.call = FusedOperatorCall(call, before, after, own.name)
+        return step
 
     @property
     def launches(self) -> int:
@@ -350,10 +350,10 @@ class FusedOperatorStep(_Readable):
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
         operands = [values[i] for i in self.inputs]
-        found = apply(self.call, operands, self.scalars.given(numbers))
+        results = apply(self.call, operands, self.scalars.given(numbers))
         if len(self.outputs) == 1:
-            found = [found]
-        values.update(zip(self.outputs, found, strict=True))
+            results = [results]
+        values.update(zip(self.outputs, results, strict=True))
 
 
 def step_of(unit: Unit) -> Executable:

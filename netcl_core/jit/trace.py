@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
+from netcl_core.hardware.device import Device
 from netcl_core.jit.arguments import Arguments, replaced, results_of
 from netcl_core.jit.entries import Entry
 from netcl_core.jit.guards import Guards
-from netcl_core.jit.patterns.rewriting import rewritten
-from netcl_core.jit.patterns.rows import PatternRows
-from netcl_core.jit.program import Program
+from netcl_core.jit.program import Program, Rewritten
 from netcl_core.jit.resuming import given_back, resume
+from netcl_core.plugins.kinds import fetch
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.node import Node
 from netcl_core.tape.trace_node import CONSTANT, RANDOM, TraceBreak, TraceNode
@@ -33,6 +33,25 @@ _SYMBOLS: Final = (Node, TraceNode, TracedNumber)
 _GIVEN: Final = (Tensor, int, float)
 
 
+class Patterns(Protocol):
+    """Training patterns, and what they make of a trace."""
+
+    @property
+    def version(self) -> int:
+        """Grows with every change that the registry's version does not count."""
+
+    def rewritten(
+        self, context: TracingContext, results: Sequence[TraceNode], device: Device | None
+    ) -> Rewritten:
+        """The trace with the groups replaced that patterns take."""
+
+
+def registered_patterns() -> Patterns | None:
+    """Those that plugins and the user have registered; None without any."""
+    row = registry.find("namespace", "patterns") if registry.rows("pattern") else None
+    return None if row is None else fetch(f"{row.record.module}:REGISTERED_ROWS")
+
+
 def _asks(names: AbstractSet[str], how: AbstractSet[str], kinds: AbstractSet[str]) -> bool:
     """Whether there are both a way to ask for a type, and one of some types."""
     return not (how.isdisjoint(names) or kinds.isdisjoint(names))
@@ -51,7 +70,11 @@ class Trace:
     """
 
     def __init__(
-        self, function: Callable[..., Any], given: Arguments, resumes: bool, patterns: PatternRows
+        self,
+        function: Callable[..., Any],
+        given: Arguments,
+        resumes: bool,
+        patterns: Patterns | None,
     ) -> None:
         registry.load(("pattern",))  # else they come later, and what was traced is outdated
         self.entry = Entry(None, registry.version)
@@ -71,9 +94,9 @@ class Trace:
             self._watch()
             symbols, numbers = self._symbols()
             args = replaced(args, symbols, numbers)
-            found = self._call(args, replaced(kwargs, symbols, numbers))
+            nodes = self._call(args, replaced(kwargs, symbols, numbers))
             if not self.ran and self.error is None:
-                self._finish(found)
+                self._finish(nodes)
         except TraceBreak as reason:
             self.entry.reason = reason
             self.entry.in_parts = self.error is None and reason.op != _KIND
@@ -100,7 +123,7 @@ class Trace:
     def _watch(self) -> None:
         names = self._names
         self.entry.guards = Guards([self._function, *self._given.objects], names)
-        kinds = {each.__name__ for each in Tensor.__subclasses__()}
+        kinds = {subclass.__name__ for subclass in Tensor.__subclasses__()}
         if _asks(names, _ASKING, kinds) or _asks(names, _EXACTLY, {"Tensor"}):
             raise TraceBreak(_KIND, "it asks which kind of tensor it was given")
         if "type" in names:  # `type(x)` cannot be answered for a symbol
@@ -118,7 +141,7 @@ class Trace:
         results: list[Any] = []
         with context:
             try:
-                found = self._function(*args, **kwargs)
+                result = self._function(*args, **kwargs)
             except Exception as error:
                 if self.ran:
                     raise
@@ -128,7 +151,7 @@ class Trace:
                 try:
                     if context.broken is not None:
                         raise context.broken
-                    self.entry.structure = results_of(found, results)
+                    self.entry.structure = results_of(result, results)
                 except TraceBreak as reason:
                     context.interrupt(reason.op, reason.reason)
                 except RecursionError:
@@ -136,7 +159,7 @@ class Trace:
             if not self.ran and any(map(context.overwritten, results)):
                 context.interrupt("return", "a tensor that the function has overwritten")
             if self.ran:
-                self.result = given_back(found, context)
+                self.result = given_back(result, context)
                 return []
             nodes = [context.node_of(x) for x in results]
         return [node for node in nodes if node is not None]
@@ -147,7 +170,7 @@ class Trace:
         device = next((node.device for node in nodes), None)
         written = list(self._context.writes.values())
         results = [*results, *(node for _, node in written)]
-        trace = rewritten(self._context, results, self._patterns.serving(device))
+        trace = self._rewritten(results, device)
         try:
             program = Program(trace, [target for target, _ in written])
         except Exception as error:
@@ -164,6 +187,14 @@ class Trace:
         )
         program.fixed = seen - {0, 1}
         entry.fixed = {i for i, size in enumerate(entry.sizes) if size in seen}
+
+    def _rewritten(self, results: list[TraceNode], device: Device | None) -> Rewritten:
+        """The trace, with the groups replaced that patterns take, if there are any."""
+        patterns = self._patterns or registered_patterns()
+        if patterns is not None:
+            return patterns.rewritten(self._context, results, device)
+        nodes = self._context.nodes
+        return Rewritten(nodes, results, written=sum(node.call is not None for node in nodes))
 
     def _failed(self, error: Exception) -> None:
         self.error = error

@@ -81,10 +81,10 @@ def cast(operand: Any, dtype: str, name: str) -> Any:
 
 def _converted(operand: Any, dtype: str, name: str) -> Any:
     key = (operand.shape, operand.dtype, operand.device, dtype, name)
-    made = _casts.get(key)
-    if made is None:
+    call = _casts.get(key)
+    if call is None:
         check_dtype(dtype, operand.device)
         signature = Signature(((operand.shape, operand.dtype),), ())
         region = cast_region(dtype, rounds=name in {"astype", "clone"})
-        made = _casts.put(key, RegionCall(Plan(region, operand.device, signature), name))
-    return apply(made, [operand], (), {"dtype": dtype})
+        call = _casts.put(key, RegionCall(Plan(region, operand.device, signature), name))
+    return apply(call, [operand], (), {"dtype": dtype})

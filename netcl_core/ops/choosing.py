@@ -102,7 +102,8 @@ def unfit(offer: Offer, device: Device | None) -> str | None:
     if reason is not None or not isinstance(record, Operator) or _runs_anywhere(record):
         return reason
     reasons = [
-        (each.label, each.item.requires.unmet_everywhere(device)) for each in record.offers()
+        (offered.label, offered.item.requires.unmet_everywhere(device))
+        for offered in record.offers()
     ]
     if any(reason is None for _, reason in reasons):
         return None
@@ -157,7 +158,10 @@ def _is_limited(record: Any) -> bool:
     if not isinstance(record, Operator) or _runs_anywhere(record):
         return False
     requirements = [offer.item.requires for offer in record.offers()]
-    return all(each.device_kinds or each.extensions or each.compiles for each in requirements)
+    return all(
+        requirement.device_kinds or requirement.extensions or requirement.compiles
+        for requirement in requirements
+    )
 
 
 def _runs_anywhere(record: Operator) -> bool:

@@ -63,20 +63,20 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
         if tracer is None or tracer.goes_on:
             return computed(args, kwargs)
         first = len(tracer.nodes)
-        found = computed(args, kwargs)
+        result = computed(args, kwargs)
         if thread.tracer is tracer:  # else the trace has ended meanwhile
-            _span(operator, args, kwargs, first, found, tracer)
-        return found
+            _span(operator, args, kwargs, first, result, tracer)
+        return result
 
     def computed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bound = None
         if operator.implementations or registry.rows("implementation", operator.name):
-            made, inputs, bound = _served(operator, calls, args, kwargs)
-            if made is not None:
-                return deliver(operator, apply(made, inputs, (), made.attrs))
+            served, inputs, bound = _served(operator, calls, args, kwargs)
+            if served is not None:
+                return deliver(operator, apply(served, inputs, (), served.attrs))
         try:
-            found = function(*args, **kwargs) if bound is None else operator.decomposed(*bound)
-            return deliver(operator, list(found)) if type(found) is tuple else found
+            result = function(*args, **kwargs) if bound is None else operator.decomposed(*bound)
+            return deliver(operator, list(result)) if type(result) is tuple else result
         except MISTAKES as error:
             if not isinstance(error, NetclError) and not misfit(function, args, kwargs):
                 error.add_note(f"raised inside the op {operator.name}, by what it is made of")
@@ -91,7 +91,7 @@ def _span(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     first: int,
-    found: Any,
+    result: Any,
     tracer: TracingContext,
 ) -> None:
     """Tell a trace that the nodes from `first` on are one call of an op.
@@ -105,7 +105,7 @@ def _span(
     names = operator.operands or [name for name, x in given.items() if isinstance(x, Tensor)]
     attrs = {name: value for name, value in given.items() if name not in names}
     if not any(map(_holds_tensors, attrs.values())):
-        note_span(tracer, operator.name, [given[name] for name in names], attrs, first, found)
+        note_span(tracer, operator.name, [given[name] for name in names], attrs, first, result)
 
 
 def _holds_tensors(value: Any) -> bool:
@@ -132,8 +132,8 @@ def composed_call(
     else:
         operands, metadata = operator.bind(*tensors, **attrs)
     specs = specs_of(operands, [x for x in operands if x is not None])
-    made = _made(operator, device, specs, metadata)
-    return None if made is _FUNCTION else made
+    call = _made(operator, device, specs, metadata)
+    return None if call is _FUNCTION else call
 
 
 def _served(
@@ -154,12 +154,12 @@ def _served(
         if not device.has_kernels:
             return None, [], bound
         device, operands, inputs, key = prepare(operator, operands, attrs, device)
-        made = calls.get(key)
+        call = calls.get(key)
     except (TypeError, ValueError):  # metadata that is no key, data that is none: as it is written
         return None, [], bound
-    if made is None:
-        made = calls.put(key, _made(operator, device, specs_of(operands, inputs), attrs))
-    return (None, [], bound) if made is _FUNCTION else (made, inputs, None)
+    if call is None:
+        call = calls.put(key, _made(operator, device, specs_of(operands, inputs), attrs))
+    return (None, [], bound) if call is _FUNCTION else (call, inputs, None)
 
 
 def _made(
@@ -168,12 +168,12 @@ def _made(
     results = _results(operator, device, specs, attrs)
     if results is None:
         return _FUNCTION
-    made = OperatorCall(operator, device, specs, attrs, results)
+    call = OperatorCall(operator, device, specs, attrs, results)
     if operator.infer is None:
-        made.results_of = functools.partial(_results, operator, device)
-    if not made.launches or operator.select(made.request, made.chosen) is None:
+        call.results_of = functools.partial(_results, operator, device)
+    if not call.launches or operator.select(call.request, call.chosen) is None:
         return _FUNCTION
-    return made
+    return call
 
 
 def _results(
@@ -200,6 +200,6 @@ def _results(
     except (TraceBreak, *MISTAKES):
         return None
     results = result if isinstance(result, (tuple, list)) else (result,)
-    if not all(isinstance(each, Tensor) for each in results):
+    if not all(isinstance(operand, Tensor) for operand in results):
         return None
-    return tuple(Spec(each.shape, each.dtype) for each in results)
+    return tuple(Spec(operand.shape, operand.dtype) for operand in results)

@@ -138,10 +138,8 @@ def method(name: str) -> Callable[..., Any] | None:
     op = name.removesuffix("_")
     registry.load(SERVING_OPS, op)
     rows = registry.op_rows(op)
-    if not rows:
+    if not rows or not all(getattr(row.record, "method", True) for row in rows):
         return ported("Tensor", name)  # type: ignore[no-any-return]
-    if not all(getattr(row.record, "method", True) for row in rows):
-        return None
     record = rows[0].record
     gathers = isinstance(record, Operator) and _takes_one_more(record.signature)
     function = functions[op]
@@ -164,7 +162,7 @@ def method(name: str) -> Callable[..., Any] | None:
 def _takes_one_more(signature: inspect.Signature) -> bool:
     """Whether a signature has one parameter by position beside the tensor."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(each.kind in kinds for each in signature.parameters.values()) == 2
+    return sum(parameter.kind in kinds for parameter in signature.parameters.values()) == 2
 
 
 def absence(name: str) -> str:
@@ -207,10 +205,10 @@ def _get(name: str, place: str) -> Any:
     try:
         return functions[name]
     except MissingOpError:
-        found = ported(place, name)
-        if found is None:
+        value = ported(place, name)
+        if value is None:
             raise
-        return found
+        return value
 
 
 def face_of(names: dict[str, Any], place: str, short: Mapping[str, str]) -> Callable[[str], Any]:
@@ -220,7 +218,7 @@ def face_of(names: dict[str, Any], place: str, short: Mapping[str, str]) -> Call
 
     It is kept among the names of the face until an op comes or goes.
     """
-    found: set[str] = set()
+    fetched: set[str] = set()
 
     def get(name: str) -> Any:
         version = registry.version
@@ -228,12 +226,12 @@ def face_of(names: dict[str, Any], place: str, short: Mapping[str, str]) -> Call
         with registry.lock:
             if registry.version == version:  # else a plugin came or went meanwhile
                 names[name] = function
-                found.add(name)
+                fetched.add(name)
         return function
 
     def forget() -> None:
-        while found:
-            names.pop(found.pop(), None)
+        while fetched:
+            names.pop(fetched.pop(), None)
 
     registry.on_change(forget)
     return get

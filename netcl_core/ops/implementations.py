@@ -170,10 +170,12 @@ class Space:
     @property
     def combinations(self) -> list[Settings]:
         """All combinations, those that fit no request among them."""
-        found: list[dict[str, Any]] = [{}]
+        combinations: list[dict[str, Any]] = [{}]
         for name, values in self.choices.items():
-            found = [{**each, name: value} for each in found for value in values]
-        return [MappingProxyType(each) for each in found]
+            combinations = [
+                {**combination, name: value} for combination in combinations for value in values
+            ]
+        return [MappingProxyType(combination) for combination in combinations]
 
     def fault(self, settings: Any) -> str:
         """Why something is no value for each name of the choices; empty: it is."""
@@ -336,9 +338,9 @@ class Saved:
     @property
     def outputs(self) -> tuple[Any, ...]:
         """The results; raises MutationError if one was changed in place since."""
-        for each in self.results:
-            if each.version:  # that of a tensor that nobody has changed is 0
-                given = f"a result of shape {each.shape} was changed in place"
+        for result in self.results:
+            if result.version:  # that of a tensor that nobody has changed is 0
+                given = f"a result of shape {result.shape} was changed in place"
                 remedy = "Call backward before the change, or change a copy"
                 who = f"backward of {self.operator}"
                 raise MutationError(message(who, given, "results as they were", remedy))

@@ -122,21 +122,21 @@ def _keep_saved(old: Node, new: Any, since: int) -> None:
             continue
         private.add(id(node.value))
         record = node if node.source is None else node.source
-        saved += [each for each, _ in record.versions]
+        saved += [saved_value for saved_value, _ in record.versions]
         nodes += [x for x in record.inputs if isinstance(x, Node)]
-    for each in saved:
-        if each.memory is memory and id(each) in private:
-            each.leave_memory()
+    for saved_value in saved:
+        if saved_value.memory is memory and id(saved_value) in private:
+            saved_value.leave_memory()
 
 
-def becomes(x: Any, old: Any, found: Any, name: str) -> Any:
+def becomes(x: Any, old: Any, result: Any, name: str) -> Any:
     """Let `x`, whose data a Function has changed, be the result of its call; returns `x`.
 
     `old` is what it was before (see `former_of`). Raises GradientError as `change_in_place` does.
     """
     _refuse(x, name)
-    if isinstance(found, Node) and found.call is not None:
-        _record(x, name, old, found)
+    if isinstance(result, Node) and result.call is not None:
+        _record(x, name, old, result)
     return x
 
 
@@ -189,7 +189,7 @@ def _reshape(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
         value.geometry, value.shape, value.packed = _geometry(new), new.shape, None
     elif new.geometry is None:
         value.shape = new.shape
-    elif any(each is not new for each in value.storage.members()):
+    elif any(member is not new for member in value.storage.members()):
         given, expected = "a tensor with views", "one that shares its memory with nobody"
         raise ArgumentError(message(name, given, expected, f"Write x = x.{name[:-1]}(...)"))
     else:
@@ -276,13 +276,13 @@ def _has_record(x: Any) -> bool:
 
 def _of_graph(x: Any) -> bool:
     """Whether the memory of x holds values of a graph that x itself is no result of."""
-    return x.requires_grad or any(each.requires_grad for each in _others(x))
+    return x.requires_grad or any(other.requires_grad for other in _others(x))
 
 
 def _others(x: Any) -> list[Any]:
     """The living operands that share memory with x by views, which a graph has to know of."""
     members = x.value.storage.members() if _is_shared(x.value) else []
-    others = [each for each in members if each is not x]
+    others = [member for member in members if member is not x]
     return others if len(others) < len(members) else []
 
 
@@ -291,7 +291,7 @@ def _refuse(x: Any, name: str) -> None:
     remedy = "Change it in a block of `with nc.no_grad():`"
     if x.is_leaf and x.requires_grad:
         raise _refused(name, "a leaf that needs a gradient", remedy)
-    if any(each.is_leaf and each.requires_grad for each in _others(x)):
+    if any(other.is_leaf and other.requires_grad for other in _others(x)):
         raise _refused(name, "a view of a leaf that needs a gradient", remedy)
 
 
@@ -355,17 +355,17 @@ def _record(x: Any, name: str, old: Any, new: Any) -> None:
         _become(x, old, new, value)
         base = x
     else:
-        whole = [each for each in others if each.value.geometry is None]
+        whole = [other for other in others if other.value.geometry is None]
         base = whole[0] if whole else value.whole()
         before = _former(base, adopts=True)
         call = PutCall(base, value.geometry, name, written=base.value)
         _become(base, before, apply(call, [before, new]), base.value)
-        others = [x, *(each for each in others if each is not base)]
-    for each in others:
-        geometry = each.value.geometry or dense(each.shape)
-        made = apply(ReadCall(base, geometry), [base])
-        before = old if each is x else _former(each, adopts=True)
-        _become(each, before, made, each.value)
+        others = [x, *(other for other in others if other is not base)]
+    for other in others:
+        geometry = other.value.geometry or dense(other.shape)
+        read = apply(ReadCall(base, geometry), [base])
+        before = old if other is x else _former(other, adopts=True)
+        _become(other, before, read, other.value)
 
 
 def _become(x: Any, old: Any, new: Any, value: Tensor) -> None:

@@ -81,12 +81,12 @@ class OperatorCall:
             results = several(operator.infer(*specs, **attrs))
         self.results = results
         self.results_of: Callable[..., tuple[Spec, ...] | None] | None = None
-        for each in results:
-            check_dtype(each.dtype, device)
+        for result in results:
+            check_dtype(result.dtype, device)
         self.view = operator.view is not None
         self.packs = not self.view
         self.present = tuple([i for i, spec in enumerate(specs) if spec is not None])
-        elements = any(each.size for each in results)
+        elements = any(result.size for result in results)
         self.launches = device.has_kernels and not self.view and elements
         self.layouts = layouts
         self._places: tuple[Geometry | None, Any] | None = None
@@ -103,12 +103,12 @@ class OperatorCall:
         results = None if self.results_of is None else self.results_of(specs, self.attrs)
         if results is None and self.operator.infer is None:
             return None
-        made = OperatorCall(self.operator, self.device, specs, self.attrs, results)
-        made.chosen, made.results_of = self.chosen, self.results_of
-        served = made.launches == self.launches
-        if not served or (made.launches and made.implementation is not self.implementation):
+        call = OperatorCall(self.operator, self.device, specs, self.attrs, results)
+        call.chosen, call.results_of = self.chosen, self.results_of
+        served = call.launches == self.launches
+        if not served or (call.launches and call.implementation is not self.implementation):
             return None
-        return made
+        return call
 
     # -- the implementation ------------------------------------------------------------
 
@@ -126,16 +126,18 @@ class OperatorCall:
         return self._implementation or self._choose(self.request)
 
     def _choose(self, request: Request) -> Implementation:
-        found = self.operator.select(request, self.chosen)
-        assert found is not None  # who takes the operator's own function makes no call
+        implementation = self.operator.select(request, self.chosen)
+        assert implementation is not None  # who takes the operator's own function makes no call
         try:
-            self.decided = decide_settings(self.operator, found, request)
+            self.decided = decide_settings(self.operator, implementation, request)
         except Exception as error:
-            self._tell(error, f"{self.operator.source_of(found)} was asked for its settings")
+            self._tell(
+                error, f"{self.operator.source_of(implementation)} was asked for its settings"
+            )
             raise
         self.tuner = tuner_for(self.decided)
-        self._implementation = found
-        return found
+        self._implementation = implementation
+        return implementation
 
     def reading(self, layouts: Layouts) -> OperatorCall:
         """The call for operands that lie so, as far as the implementation reads them so."""
@@ -144,10 +146,10 @@ class OperatorCall:
             return self
         if self._reading is None:
             self._reading = Memo(_LAYOUTS)
-        found = self._reading.get(layouts)
-        if found is None:
-            found = self._reading.put(layouts, self._reading_by(own, own.reads, layouts))
-        return found
+        call = self._reading.get(layouts)
+        if call is None:
+            call = self._reading.put(layouts, self._reading_by(own, own.reads, layouts))
+        return call
 
     def _reading_by(self, own: Implementation, reads: Any, layouts: Layouts) -> OperatorCall:
         try:
@@ -155,13 +157,13 @@ class OperatorCall:
         except Exception as error:
             self._tell(error, f"{self.operator.source_of(own)} was asked what it reads")
             raise
-        kept = tuple([each if yes else None for each, yes in zip(layouts, read, strict=True)])
+        kept = tuple([layout if yes else None for layout, yes in zip(layouts, read, strict=True)])
         if not any(kept):
             return self
         common = (self.operator, self.device, self.specs, self.attrs, self.results)
-        made = OperatorCall(*common, kept)
-        made.chosen, made.decided, made._implementation = self.chosen, self.decided, own
-        return made
+        call = OperatorCall(*common, kept)
+        call.chosen, call.decided, call._implementation = self.chosen, self.decided, own
+        return call
 
     def bound(self, keep: bool) -> Bound | HostBound:
         """What runs the implementation; with `keep` it writes the residuals, too."""
@@ -236,17 +238,17 @@ class OperatorCall:
         """The result, or a list of several; raises if the values of an input cannot be used."""
         if self.view:
             return self._viewed(inputs[0])
-        found = self._computed(inputs, False)
-        return found if len(self.results) > 1 else found[0]
+        results = self._computed(inputs, False)
+        return results if len(self.results) > 1 else results[0]
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
         """The same, and all results with the residuals behind them."""
         if self.view:
-            found = self._viewed(inputs[0])
-            return found, found if type(found) is list else [found]
-        found = self._computed(inputs, True)
+            values = self._viewed(inputs[0])
+            return values, values if type(values) is list else [values]
+        values = self._computed(inputs, True)
         count = len(self.results)
-        return (found[:count] if count > 1 else found[0]), found
+        return (values[:count] if count > 1 else values[0]), values
 
     def operands(self, inputs: Sequence[Any]) -> list[Any]:
         """The inputs with None for every absent operand."""
@@ -283,8 +285,12 @@ class OperatorCall:
         given, last = x.geometry, self._places
         if last is None or last[0] != given:
             assert self.operator.view is not None  # else it has kernels
-            found = self.operator.view(given or dense(x.shape), **self.attrs)
-            places = None if found is None else [(y, y == dense(y.shape)) for y in listed(found)]
+            geometries = self.operator.view(given or dense(x.shape), **self.attrs)
+            places = (
+                None
+                if geometries is None
+                else [(y, y == dense(y.shape)) for y in listed(geometries)]
+            )
             last = self._places = given, places
         views = last[1]
         if views is None:
@@ -321,7 +327,7 @@ class OperatorCall:
         saves: Sequence[int] | None = None
         if self.launches and rule is self.implementation.backward:
             asked = self.implementation.saves
-            wanted = [bool(each) for each in self.operands(needs)]
+            wanted = [bool(operand) for operand in self.operands(needs)]
             saves = None if asked is None else asked(self.request, wanted)
         elif rule is self.operator.backward:
             saves = self.operator.saves
@@ -338,7 +344,7 @@ class OperatorCall:
         """The same from what the gradients read: the inputs, and the results with residuals."""
         backward = self.rule()
         assert backward is not None  # else nothing flows
-        given = [None if each is None else whole(each) for each in grads]
+        given = [None if grad is None else whole(grad) for grad in grads]
         again = is_given_away(kept)
         saved = self._saved(inputs, self._computed(inputs, True) if again else kept, needs)
         try:
@@ -351,7 +357,7 @@ class OperatorCall:
         return [parts[i] for i in self.present]
 
     def _saved(self, inputs: Sequence[Any], kept: Sequence[Any], needs: Needs) -> Saved:
-        count, wanted = len(self.results), [bool(each) for each in self.operands(needs)]
+        count, wanted = len(self.results), [bool(operand) for operand in self.operands(needs)]
         return Saved(
             self.name,
             tuple(self.operands(inputs)),
@@ -373,14 +379,14 @@ class OperatorCall:
         """
         inputs = self.operands(node.inputs)
         if self.operator.backward is None and self.operator.function is not None:
-            wanted = [bool(each) for each in self.operands(needs)]
+            wanted = [bool(operand) for operand in self.operands(needs)]
             parts = recomputed_gradients(self._again, inputs, grads, wanted, record=True)
             return [parts[i] for i in self.present]
         backward = self._differentiable_rule()
         results = result_nodes(node, node.kept[: len(self.results)])
         try:
-            found = backward(self._saved(node.inputs, results, needs), *grads)
-            parts = checked(self.name, found, inputs, recorded=True)
+            gradients = backward(self._saved(node.inputs, results, needs), *grads)
+            parts = checked(self.name, gradients, inputs, recorded=True)
             refuse_unrecorded(self.name, parts, (*grads, *node.inputs))
         except Exception as error:
             self._tell_gradients(error)

@@ -13,6 +13,7 @@ from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.implementations import Attrs
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import Operator
+from netcl_core.ops.primitive_function import sorted_operands
 from netcl_core.ops.targets import TARGETS, into
 from netcl_core.ops.user_errors import MISTAKES, names_an_op, raise_named
 from netcl_core.plugins.registry import registry
@@ -41,11 +42,11 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
         try:
             operands, attrs = bind(*args, **kwargs)
             device, operands, inputs, key = prepare(operator, operands, attrs)
-            made = calls.get(key)
-            if made is None:
+            prepared_call = calls.get(key)
+            if prepared_call is None:
                 try:
                     specs = specs_of(operands, inputs)
-                    made = calls.put(key, OperatorCall(operator, device, specs, attrs))
+                    prepared_call = calls.put(key, OperatorCall(operator, device, specs, attrs))
                 except Exception:
                     refused(inputs)
                     raise
@@ -53,15 +54,15 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             if names_an_op(error):
                 raise
             raise_named(error, operator.name, bind, args, kwargs)
-        return made, inputs
+        return prepared_call, inputs
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             if not TARGETS.isdisjoint(kwargs):
                 return into(call, args, kwargs)
             kwargs = renamed(kwargs)
-        made, inputs = prepared(args, kwargs)
-        return deliver(operator, apply(made, inputs, (), made.attrs))
+        prepared_call, inputs = prepared(args, kwargs)
+        return deliver(operator, apply(prepared_call, inputs, (), prepared_call.attrs))
 
     call.__name__ = call.__qualname__ = operator.name
     call.__doc__ = operator.doc
@@ -88,32 +89,32 @@ def _view_function(
         x = args[0]
         value = x.value
         key = value.shape, value.dtype, value.device, plain
-        made = known.get(key)
-        if made is None:
-            made = known.put(key, prepared(args, {})[0])
-        return deliver(operator, apply(made, (x,), (), made.attrs))
+        view_call = known.get(key)
+        if view_call is None:
+            view_call = known.put(key, prepared(args, {})[0])
+        return deliver(operator, apply(view_call, (x,), (), view_call.attrs))
 
     return call
 
 
 def _plain(args: Any) -> Any:
     """Ints, slices, None, Ellipsis and tuples of them as a key; None: there is something else."""
-    found: list[Any] = []
-    for each in args:
-        kind = type(each)
+    parts: list[Any] = []
+    for arg in args:
+        kind = type(arg)
         if kind in _PLAIN:
-            found.append(each)
+            parts.append(arg)
         elif kind is slice:
-            start, stop, step = each.start, each.stop, each.step
+            start, stop, step = arg.start, arg.stop, arg.step
             if type(start) not in _PLAIN or type(stop) not in _PLAIN or type(step) not in _PLAIN:
                 return None
-            found.append((slice, start, stop, step))
+            parts.append((slice, start, stop, step))
         else:
-            inner = _plain(each) if kind is tuple else None
+            inner = _plain(arg) if kind is tuple else None
             if inner is None:
                 return None
-            found.append((tuple, inner))
-    return tuple(found)
+            parts.append((tuple, inner))
+    return tuple(parts)
 
 
 def deliver(operator: Operator, value: Any) -> Any:
@@ -128,6 +129,7 @@ def _tuple_type(operator: Operator) -> Any:
     return namedtuple(operator.name, operator.results)
 
 
+_NO_NUMBERS: Final[frozenset[type]] = frozenset()
 #: The device, the operands as they are cast, those that are there as Operands, and the key.
 Prepared: TypeAlias = tuple[Device, Sequence[Any], list[Any], tuple[Any, ...]]
 
@@ -143,23 +145,20 @@ def prepare(
     device = device or common_device(operator.name, operands) or default_device()
     if thread.amp is not None and operator.view is None:
         operands = thread.amp.cast(operator.name, operands, device)
-    inputs: list[Any] = []
-    key: list[Any] = [device, registry.version, thread.chosen, tuple(attrs.values())]
-    for x in operands:
-        if x is None:
-            key.append(None)
-            continue
-        operand = x if isinstance(x, Tensor) else Tensor.from_host(x, device)
-        value = operand.value
-        inputs.append(operand)
-        key += (value.shape, value.dtype)
+    given = sorted_operands(operands, _NO_NUMBERS)
+    if given is None:
+        operands = [as_operand(x, device) for x in operands]
+        given = sorted_operands(operands, _NO_NUMBERS)
+        assert given is not None  # host data is tensors now
+    inputs, _, key = given
+    key += (device, registry.version, thread.chosen, *attrs.values())
     return device, operands, inputs, tuple(key)
 
 
 def specs_of(operands: Sequence[Any], inputs: Sequence[Any]) -> tuple[Spec | None, ...]:
     """Shape and dtype of each operand, of which `inputs` are those that are there."""
-    found = iter(inputs)
-    return tuple([None if x is None else _spec(next(found)) for x in operands])
+    present = iter(inputs)
+    return tuple([None if x is None else _spec(next(present)) for x in operands])
 
 
 def _spec(operand: Any) -> Spec:

@@ -35,9 +35,9 @@ OTHERS: Final = "`netcl plugins why {op}` lists all who offer it, nc.prefer take
 Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 
 
-def several(found: Spec | tuple[Spec, ...]) -> tuple[Spec, ...]:
+def several(specs: Spec | tuple[Spec, ...]) -> tuple[Spec, ...]:
     """What a shape rule gave, as a tuple: it may be one Spec alone."""
-    return found if isinstance(found, tuple) else (found,)
+    return specs if isinstance(specs, tuple) else (specs,)
 
 
 @final
@@ -126,7 +126,7 @@ class Operator:
                 raise RegistrationError(message(self.name, given, expected))
         elif self.bind is None and self.operands:
             parameters = self.signature.parameters
-            unknown = [repr(each) for each in self.operands if each not in parameters]
+            unknown = [repr(operand) for operand in self.operands if operand not in parameters]
             if unknown:
                 given, known = f"no parameter {' and '.join(unknown)}", ", ".join(parameters)
                 raise RegistrationError(message(self.name, given, f"operands among {known}"))
@@ -168,7 +168,7 @@ class Operator:
 
     def owner_of(self, implementation: Implementation) -> tuple[str, str]:
         """The distribution that brings an implementation, and the key of its plugin."""
-        offers = [each for each in self.offers() if each.item is implementation]
+        offers = [offer for offer in self.offers() if offer.item is implementation]
         return (offers[0].provider, offers[0].owner) if offers else (UNKNOWN, "")
 
     def _unfit(self, request: Request, decision: Decision) -> UnfitError:
@@ -199,14 +199,21 @@ class Operator:
             ),
             (UNKNOWN, ""),
         )
-        found = [(provider, each, owner) for each in self.implementations]
-        found += [
+        offered = [(provider, implementation, owner) for implementation in self.implementations]
+        offered += [
             (row.provider, row.record, row.owner)
             for row in registry.rows("implementation", self.name)
         ]
         offers = [
-            Offer(provider, self.name, each.label, each.priority, each, owner)
-            for provider, each, owner in found
+            Offer(
+                provider,
+                self.name,
+                implementation.label,
+                implementation.priority,
+                implementation,
+                owner,
+            )
+            for provider, implementation, owner in offered
         ]
         if self.function is not None:
             offers.append(Offer(provider, self.name, DECOMPOSITION, _LAST, None, owner))
@@ -303,5 +310,5 @@ def _bound_by_name(function: Callable[..., Any], operands: Sequence[str]) -> Bin
 def _frozen(value: Any) -> Any:
     """A metadata value that can be part of a key: sequences as tuples."""
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes, tuple)):
-        return tuple(_frozen(each) for each in value)
+        return tuple(_frozen(item) for item in value)
     return value

@@ -10,6 +10,7 @@ import functools
 import inspect
 import numbers
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import numpy as np
@@ -75,27 +76,27 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
         if given and record.forms and _wants_form(record, given):
             return _by_form(record, data, given)
         attrs = defaults if defaults is not None and not given else record.bind_attrs(given)
-        found = _sort(data)
-        if found is None:
+        operands = sorted_operands(data)
+        if operands is None:
             data = _operands(record.name, data)
-            found = _sort(data)
-            assert found is not None  # host data is tensors and plain numbers now
-        tensors, scalars, key = found
+            operands = sorted_operands(data)
+            assert operands is not None  # host data is tensors and plain numbers now
+        tensors, scalars, key = operands
         casts = None if thread.amp is None else thread.amp.in_region(record.name, tensors)
         numbers, kinds = (attrs is defaults and default_key) or _attrs_key(attrs)
         scalars += numbers
         key += kinds
         key.append(casts)
         whole = tuple(key)
-        made = plans.get(whole)
-        if made is None:
+        region_call = plans.get(whole)
+        if region_call is None:
             try:
                 plan = _plan(record, data, attrs, scalars, casts, regions)
             except NetclError:
                 refused(tensors)
                 raise
-            made = plans.put(whole, RegionCall(plan, record.name))
-        return apply(made, tensors, scalars, attrs)
+            region_call = plans.put(whole, RegionCall(plan, record.name))
+        return apply(region_call, tensors, scalars, attrs)
 
     call.__name__ = call.__qualname__ = record.name
     call.__doc__ = record.doc or f"The elementwise op {record.name}."
@@ -168,10 +169,13 @@ def _attrs_key(attrs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     ]
 
 
-def _sort(data: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]] | None:
-    """The tensors, the plain numbers, and the key of their plan; None if there is other data.
+def sorted_operands(
+    data: Sequence[Any], numbers: AbstractSet[type] = _NUMBERS
+) -> tuple[list[Any], list[Any], list[Any]] | None:
+    """The tensors, the numbers, and what the call depends on of them; None if there is other data.
 
-    This is what every call goes through, so that nothing is computed twice.
+    Every call of an op goes through here. `numbers` are the types that an elementwise op takes as
+    kernel arguments; a structured op takes none, but operands that are absent.
     """
     tensors: list[Any] = []
     scalars: list[Any] = []
@@ -181,15 +185,17 @@ def _sort(data: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]] | None:
             value = operand.value if type(operand) is Node else operand
             tensors.append(operand)
             key += (value.shape, value.dtype, value.device)
-        elif type(operand) in _NUMBERS:
+        elif type(operand) in numbers:
             scalars.append(operand)
             key.append(type(operand))
-        elif type(operand) is TracedNumber:
+        elif type(operand) is TracedNumber and numbers:
             scalars.append(operand)
             key.append(operand.type)
+        elif operand is None and not numbers:
+            key.append(None)
         else:
             return None
-    return (tensors, scalars, key) if tensors else None
+    return (tensors, scalars, key) if tensors or not numbers else None
 
 
 def _splitter(record: AutogradPrimitive) -> Callable[..., Any]:
@@ -269,7 +275,7 @@ def _plan(
     """
     device = common_device(record.name, operands)
     assert device is not None  # there is at least one tensor
-    kinds = tuple([isinstance(each, Tensor) for each in operands])
+    kinds = tuple([isinstance(operand, Tensor) for operand in operands])
     _, choices = split_attrs(attrs)
     tensors = tuple([(x.shape, x.dtype) for x in operands if isinstance(x, Tensor)])
     signature = Signature(tensors, tuple([category_of_scalar(x) for x in scalars]))

@@ -47,7 +47,7 @@ def _parts(call: Any, specs: Sequence[Spec], arrays: Sequence[Any]) -> Sequence[
     parts = given if isinstance(given, tuple) else (given,)
     shapes = [np.shape(part) for part in parts]
     if shapes != [spec.shape for spec in specs]:
-        returned = " and ".join(f"shape {each}" for each in shapes)
+        returned = " and ".join(f"shape {shape}" for shape in shapes)
         expected = " and ".join(str(spec.shape) for spec in specs)
         what = f"its reference returned {returned}"
         raise RegistrationError(message(call.name, what, f"{expected}, as its shape rule says"))

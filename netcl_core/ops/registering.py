@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from netcl_core import plugins
 from netcl_core.codegen.primitives import AutogradPrimitive, Backward, Forward
 from netcl_core.errors import RegistrationError, message
-from netcl_core.plugins.registry import registry
-
-#: Who provides what was registered by hand; it wins over installed plugins.
-USER: Final = "user"
-USER_PRIORITY: Final = 1_000_000
+from netcl_core.plugins.registry import USER, USER_PRIORITY, registry
 
 
 def register_primitive(

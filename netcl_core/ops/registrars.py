@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar, final
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, final, runtime_checkable
 
 from netcl_core import cache
 from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive, split_attrs
@@ -13,6 +13,7 @@ from netcl_core.ops.implementations import Implementation
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, record_types
 from netcl_core.plugins.registry import NamedRecord, Namespace, Transaction
+from netcl_core.runtime.rendering import get_template
 from netcl_core.version import VERSION
 
 R = TypeVar("R", bound=NamedRecord)
@@ -121,6 +122,34 @@ class OperatorRegistrar(OpRegistrar[Operator | Implementation]):
     """Takes a plugin's structured ops, and its implementations of anybody's."""
 
 
+@runtime_checkable
+class PatternRecord(Protocol):
+    """A training pattern as the registry keeps it: netcl-plugin-patterns' TrainingPattern."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def matcher(self) -> Any: ...
+    @property
+    def planner(self) -> Callable[..., Any]: ...
+    @property
+    def templates(self) -> Sequence[str]: ...
+    @property
+    def parts(self) -> Sequence[Any]: ...
+    @property
+    def summary(self) -> str: ...
+
+
+@final
+class PatternRegistrar(OpRegistrar[PatternRecord]):
+    """Takes a plugin's training patterns with their parts; their templates have to be there."""
+
+    def _check(self, record: PatternRecord) -> None:
+        """Raise TemplateError for a template that is missing or no Jinja."""
+        for template in record.templates:
+            get_template(template)
+
+
 AmpPolicyRegistrar: TypeAlias = RecordRegistrar[AmpPolicy]
 
 
@@ -137,7 +166,7 @@ class NamespaceRegistrar:
 
 
 def _wrong_record(provider: str, record: Any, kinds: Sequence[str]) -> RegistrationError:
-    types = [each.__name__ for kind in kinds for each in record_types(kind)]
+    types = [record_type.__name__ for kind in kinds for record_type in record_types(kind)]
     given = f"an object of type {type(record).__name__} to add"
     text = message(provider, given, f"an instance of {' or '.join(types)}")
     return coded("NP305", RegistrationError(text))

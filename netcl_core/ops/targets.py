@@ -23,11 +23,11 @@ def into(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) ->
     if kwargs.pop("inplace", False):
         return _onto_first(op, args, kwargs)
     out = kwargs.pop("out", None)
-    found = op(*args, **kwargs)
+    result = op(*args, **kwargs)
     if out is None:
-        return found
+        return result
     several = isinstance(out, (tuple, list))
-    for target, value in zip(out, found, strict=True) if several else [(out, found)]:
+    for target, value in zip(out, result, strict=True) if several else [(out, result)]:
         if value.requires_grad or (target.requires_grad and is_grad_enabled()):
             given = "out= for a result that needs a gradient"
             remedy = "Leave out= away, or compute under nc.no_grad()"

@@ -87,7 +87,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is Any or hint is Tensor:
         return _is_data(value)
     if isinstance(hint, UnionType) or get_origin(hint) is Union:
-        return any(_fits(value, each) for each in get_args(hint))
+        return any(_fits(value, part) for part in get_args(hint))
     if hint in (None, NoneType):
         return value is None
     if hint is float:
@@ -96,16 +96,16 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin in (int, bool, str):
         return isinstance(value, origin)
     if origin in (Sequence, list, tuple):
-        wanted = next((each for each in get_args(hint) if each is not Ellipsis), Any)
+        wanted = next((part for part in get_args(hint) if part is not Ellipsis), Any)
         listed = isinstance(value, (list, tuple))
-        return listed and all(_fits(each, wanted) for each in value)
+        return listed and all(_fits(part, wanted) for part in value)
     return True
 
 
 def _is_data(value: Any) -> bool:
     if isinstance(value, Tensor):
         return True
-    if isinstance(value, (list, tuple)) and any(isinstance(each, Tensor) for each in value):
+    if isinstance(value, (list, tuple)) and any(isinstance(item, Tensor) for item in value):
         return all(map(_is_data, value))
     try:
         return np.asarray(value).dtype.name in DTYPES
@@ -122,7 +122,7 @@ def names_an_op(error: Exception) -> bool:
 def _plain(signature: inspect.Signature) -> inspect.Signature:
     """A signature without annotations."""
     empty = inspect.Signature.empty
-    names = [each.replace(annotation=empty) for each in signature.parameters.values()]
+    names = [parameter.replace(annotation=empty) for parameter in signature.parameters.values()]
     return signature.replace(parameters=names, return_annotation=empty)
 
 

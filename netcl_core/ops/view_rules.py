@@ -31,7 +31,9 @@ def infer_by(view: Places) -> Callable[..., tuple[Spec, ...]]:
     """The shape rule of an op of views."""
 
     def infer(x: Spec, **attrs: Any) -> tuple[Spec, ...]:
-        return tuple([Spec(each.shape, x.dtype) for each in listed(view(dense(x.shape), **attrs))])
+        return tuple(
+            [Spec(place.shape, x.dtype) for place in listed(view(dense(x.shape), **attrs))]
+        )
 
     return infer
 
@@ -41,7 +43,7 @@ def reference_by(view: Places) -> Callable[..., tuple[Any, ...]]:
 
     def reference(x: Any, **attrs: Any) -> tuple[Any, ...]:
         flat, places = np.ascontiguousarray(x).reshape(-1), view(dense(x.shape), **attrs)
-        return tuple([strided(flat, each, each.shape) for each in listed(places)])
+        return tuple([strided(flat, place, place.shape) for place in listed(places)])
 
     return reference
 
@@ -52,10 +54,10 @@ def backward_by(view: Places) -> Callable[..., Sequence[Any]]:
     def backward(saved: Saved, *grads: Any) -> Sequence[Any]:
         x = saved.inputs[0]
         records, total = is_grad_enabled(), None
-        for grad, each in zip(grads, listed(view(dense(x.shape), **saved.attrs)), strict=True):
+        for grad, place in zip(grads, listed(view(dense(x.shape), **saved.attrs)), strict=True):
             if grad is None:
                 continue
-            call = ReadCall(x, each)
+            call = ReadCall(x, place)
             rule, sum_of = call.gradients, _added
             if records:
                 rule, sum_of = call.recorded_gradients, functions["add"]

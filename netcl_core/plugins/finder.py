@@ -51,9 +51,9 @@ class Finder:
                 plugin.state = "disabled"
             elif plugin.kind == "data":
                 plugin.fail(plugin_error(UNREAD, _DATA), UNREAD)
-        found = [plugin for plugin in plugins if plugin.state == "found"]
-        give_prefixes(found)
-        if found:
+        usable = [plugin for plugin in plugins if plugin.state == "found"]
+        give_prefixes(usable)
+        if usable:
             self._refuse_locks()
         return sorted(plugins, key=lambda each: (canonical(each.distribution), each.name))
 
@@ -119,8 +119,8 @@ def finder() -> Finder:
     except Exception as error:
         given = f"it is installed, and importing it raised {said(error)}"
         raise PluginError(message("netcl-market", given, "", "Reinstall or remove it")) from error
-    found: Finder = Finder() if module is None else module.Market()
-    return found
+    chosen: Finder = Finder() if module is None else module.Market()
+    return chosen
 
 
 def unlocked(*, strangers: bool = True) -> AbstractContextManager[None]:
@@ -151,12 +151,18 @@ class _Distribution:
 def _distributions() -> Iterator[_Distribution]:
     """Every installed distribution with entry points of ours; of several copies the first."""
     seen: set[str] = set()
-    for each in importlib.metadata.distributions():
-        points = {(point.group, point.name): point.value for point in each.entry_points
+    for distribution in importlib.metadata.distributions():
+        points = {(point.group, point.name): point.value for point in distribution.entry_points
                   if point.group in (PLUGINS, PRIMITIVES, MANIFEST)}  # fmt: skip
-        if points and canonical(each.name) not in seen:
-            seen.add(canonical(each.name))
-            yield _Distribution(each.name, each.version, tuple(each.requires or ()), "", points)
+        if points and canonical(distribution.name) not in seen:
+            seen.add(canonical(distribution.name))
+            yield _Distribution(
+                distribution.name,
+                distribution.version,
+                tuple(distribution.requires or ()),
+                "",
+                points,
+            )
 
 
 def _plugins_of(source: _Distribution) -> Iterator[Plugin]:

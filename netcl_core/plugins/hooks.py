@@ -113,12 +113,14 @@ def _marked(loaded: Any) -> Iterator[tuple[str, PluginHook]]:
 def _unmarked(loaded: Any, marked: Sequence[Any]) -> list[str]:
     """The names of functions that are named like a hook, and are none of the marked ones."""
     members = inspect.getmembers(loaded, inspect.isroutine)
-    return [name for name, each in members if name.startswith("netcl_") and each not in marked]
+    return [
+        name for name, routine in members if name.startswith("netcl_") and routine not in marked
+    ]
 
 
-def _check_marker(who: str, name: str, made: pluggy.HookImpl, again: bool) -> None:
+def _check_marker(who: str, name: str, implementation: pluggy.HookImpl, again: bool) -> None:
     """Raise PluginError for what a marker asks and netcl does not do."""
-    options = [f"{option}=True" for option in _UNSERVED if getattr(made, option, False)]
+    options = [f"{option}=True" for option in _UNSERVED if getattr(implementation, option, False)]
     if options or again:
         given = f"marks {name} with {', '.join(options)}" if options else f"has {name} twice"
         text = message(

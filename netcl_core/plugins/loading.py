@@ -52,7 +52,7 @@ def load_needed(kinds: tuple[str, ...] | None, name: str) -> None:
     else:
         told = _look()
         everything = config.get("plugins-strict")
-        _load_all([each for each in known.values() if everything or not each.offers], told)
+        _load_all([plugin for plugin in known.values() if everything or not plugin.offers], told)
 
 
 def load_installed(
@@ -77,7 +77,11 @@ def load_installed(
 def _look(memory: Path | None = None) -> list[str]:
     """Find what is installed and what it promises; returns what is to be complained of."""
     installed = finder().survey(memory)
-    new = [each for each in installed if each.key not in known or known[each.key].state == "found"]
+    new = [
+        installed_plugin
+        for installed_plugin in installed
+        if installed_plugin.key not in known or known[installed_plugin.key].state == "found"
+    ]
     for plugin in new:
         known[plugin.key] = plugin
         if plugin.state != "found":
@@ -275,7 +279,7 @@ def _add_own_templates(plugin: Plugin) -> bool:
 def add_templates(plugin: Plugin, package: str) -> bool:
     """Make the `templates` folder of a package known, without importing it; False without one."""
     places = Finder() if plugin.source is None else finder()
-    there = [Path(each) / "templates" for each in places.folders(plugin, package)]
+    there = [Path(place) / "templates" for place in places.folders(plugin, package)]
     folders = [folder for folder in there if folder.is_dir()]
     for folder in folders:
         _add_folder(plugin, folder)
@@ -298,14 +302,14 @@ def _enter_primitive(plugin: Plugin, record: Any) -> None:
 def enter_hooks(plugin: Plugin, loaded: Any) -> None:
     """Call the plugin's registration hooks and enter what they add, all or nothing."""
     transaction = _transaction(plugin)
-    found = hooks.take_up(plugin.distribution, plugin.key, loaded)
+    plugin_hooks = hooks.take_up(plugin.distribution, plugin.key, loaded)
     try:
-        if "netcl_template_loader" in found:
-            _add_folder(plugin, found["netcl_template_loader"]())
+        if "netcl_template_loader" in plugin_hooks:
+            _add_folder(plugin, plugin_hooks["netcl_template_loader"]())
         for name in _REGISTRATION:
-            if name in found:
-                found[name](registry=registrar(name, transaction, plugin.prefix))
-        _hold_to_promise(plugin, transaction, found)
+            if name in plugin_hooks:
+                plugin_hooks[name](registry=registrar(name, transaction, plugin.prefix))
+        _hold_to_promise(plugin, transaction, plugin_hooks)
         transaction.commit()
     except BaseException:
         hooks.drop(loaded)
@@ -319,7 +323,9 @@ def _transaction(plugin: Plugin) -> Transaction:
     return registry.transaction(plugin.distribution, owner=plugin.key, promised=promised)
 
 
-def _hold_to_promise(plugin: Plugin, transaction: Transaction, found: Collection[str] = ()) -> None:
+def _hold_to_promise(
+    plugin: Plugin, transaction: Transaction, own_hooks: Collection[str] = ()
+) -> None:
     """Raise PluginError NP319 if a plugin registers something that its manifest does not list.
 
     Plugins are loaded by what their manifests list. A user would find the unlisted record only
@@ -329,8 +335,8 @@ def _hold_to_promise(plugin: Plugin, transaction: Transaction, found: Collection
     beside = sorted(brought.difference(plugin.offers)) if plugin.offers else []
     texts = [f"the {kind} {name!r}" for kind, name in beside]
     kinds = {kind for kind, _ in plugin.offers} or KINDS.keys()
-    texts += [f"a {each.name}" for each in KINDS.values()
-              if not each.records and each.hook in found and each.name not in kinds]  # fmt: skip
+    texts += [f"a {row.name}" for row in KINDS.values()
+              if not row.records and row.hook in own_hooks and row.name not in kinds]  # fmt: skip
     if texts:
         says = "its manifest" if plugin.manifest is not None else "its entry point"
         raise plugin_error("NP319", f"it brings {', '.join(texts)}, of which {says} says nothing")
@@ -352,8 +358,8 @@ def implementing(
     `kinds`: Only those that bring something of these kinds have it.
     """
     registry.load(kinds)
-    for plugin in sorted(known.values(), key=lambda each: (each.name, each.distribution)):
+    for plugin in sorted(known.values(), key=lambda active: (active.name, active.distribution)):
         if plugin.implementations is not None:
-            found = hooks.hook_of(plugin.implementations, hook)
-            if found is not None:
-                yield plugin, found
+            plugin_hook = hooks.hook_of(plugin.implementations, hook)
+            if plugin_hook is not None:
+                yield plugin, plugin_hook

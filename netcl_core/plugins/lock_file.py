@@ -27,11 +27,11 @@ _required: Final[list[_Required]] = []
 
 def require(path: Path, sha256: str, late: bool) -> None:
     """Insist on a lock file; see `nc.require_lock`."""
-    made = _Required(path, sha256)
-    if late and made not in _required:
+    required = _Required(path, sha256)
+    if late and required not in _required:
         raise _unmet(path, "plugins have been looked up already", "the call before any op")
     before = [*_required]
-    _required[:] = [made]
+    _required[:] = [required]
     try:
         read_lock(path)
     except BaseException:
@@ -41,7 +41,7 @@ def require(path: Path, sha256: str, late: bool) -> None:
 
 def read_lock(path: Path) -> bytes:
     """The content of a lock file; raises PluginError NP513 if it is not the required one."""
-    held = next((each for each in _required if each.path == path), None)
+    held = next((required for required in _required if required.path == path), None)
     if held is None:
         return _content(path)
     try:

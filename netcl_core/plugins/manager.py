@@ -88,14 +88,14 @@ def ported(place: str, name: str) -> Any:
 
     `place` is `torch`, `Tensor`, or a module's path below torch.
     """
-    found = port()
-    return None if found is None else found.find(place, name)
+    ports = port()
+    return None if ports is None else ports.find(place, name)
 
 
 def not_ported(place: str, name: str) -> str:
     """What to write for a name of PyTorch's that is not there; empty where nobody knows."""
-    found = port()
-    return "" if found is None else str(found.reason(place, name))
+    ports = port()
+    return "" if ports is None else str(ports.reason(place, name))
 
 
 def port() -> Any:
@@ -114,9 +114,9 @@ def absent(place: str, name: str, known: Iterable[str]) -> Any:
     """
     if name.startswith("__"):
         raise AttributeError(name)
-    found = ported(place, name)
-    if found is not None:
-        return found
+    value = ported(place, name)
+    if value is not None:
+        return value
     who = "netcl_core" + f".{place.removeprefix('utils.')}" * (place != "torch")
     why = not_ported(place, name)
     raise told_absent(who, name, why) if why else missing_name(who, name, known)
@@ -142,8 +142,8 @@ def _failures() -> Iterable[tuple[str, bool, str]]:
 def _reports() -> Iterable[tuple[str, bool, str]]:
     """What the hook `netcl_doctor` returns; that it returns nothing is a finding."""
     for plugin, hook in loading.implementing("netcl_doctor"):
-        found, problem = ask(plugin, functools.partial(_report, plugin.name, hook))
-        yield from found if not problem else [(f"plugin {plugin.name}", False, problem)]
+        rows, problem = ask(plugin, functools.partial(_report, plugin.name, hook))
+        yield from rows if not problem else [(f"plugin {plugin.name}", False, problem)]
 
 
 def _report(plugin: str, hook: Callable[[], Any]) -> Sequence[tuple[str, bool, str]]:

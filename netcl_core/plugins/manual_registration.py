@@ -29,7 +29,7 @@ def register(plugin: Any, name: str | None = None) -> Plugin:
     """
     chosen = name or getattr(plugin, "__name__", None) or type(plugin).__name__
     with registry.lock:
-        if any(chosen in (each.name, each.distribution) for each in loading.known.values()):
+        if any(chosen in (other.name, other.distribution) for other in loading.known.values()):
             raise PluginError(
                 message("register", f"{chosen!r} is registered already", "a new name")
             )
@@ -65,12 +65,21 @@ def unregister(name: str) -> None:
     `name` is the plugin's; where several have it, `<distribution>:<name>`.
     """
     with registry.lock:
-        found = [each for each in loading.known.values() if name in (each.name, each.id)]
-        if len(found) != 1:
-            names = ", ".join(sorted(each.id for each in found or loading.known.values())) or "none"
-            given = f"{name!r} is {'ambiguous' if found else 'unknown'}"
+        matching = [
+            known_plugin
+            for known_plugin in loading.known.values()
+            if name in (known_plugin.name, known_plugin.id)
+        ]
+        if len(matching) != 1:
+            names = (
+                ", ".join(
+                    sorted(known_plugin.id for known_plugin in matching or loading.known.values())
+                )
+                or "none"
+            )
+            given = f"{name!r} is {'ambiguous' if matching else 'unknown'}"
             raise PluginError(message("unregister", given, f"one of {names}"))
-        plugin = loading.known.pop(found[0].key)
+        plugin = loading.known.pop(matching[0].key)
         if plugin.state == "found":
             loading.withdraw(plugin)
         if plugin.implementations is not None:

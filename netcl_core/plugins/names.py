@@ -38,7 +38,7 @@ def check_name(provider: str, kind: str, name: Any, *, public: bool) -> None:
 
 def check_priority(provider: str, name: str, *given: Any) -> None:
     """Raise RegistrationError for a priority that cannot be compared with all others."""
-    for each in given:
-        if type(each) is not int:
-            text = message(provider, f"{name!r} with the priority {each!r:.60}", "an integer")
+    for priority in given:
+        if type(priority) is not int:
+            text = message(provider, f"{name!r} with the priority {priority!r:.60}", "an integer")
             raise coded("NP315", RegistrationError(text))

@@ -32,8 +32,8 @@ def fetched(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         if not modules[name]:
             return importlib.import_module(_PREFIX + name)
         module, _, attribute = modules[name].partition(":")
-        found = importlib.import_module(_PREFIX + module)
-        return found if modules[name].endswith(":") else getattr(found, attribute or name)
+        imported = importlib.import_module(_PREFIX + module)
+        return imported if modules[name].endswith(":") else getattr(imported, attribute or name)
 
     return get
 
@@ -107,14 +107,14 @@ class NamespaceFinder:
         if name == fullname or name.startswith("_"):
             return None
         try:
-            found: Any = self._find(first)
-            for each in below:
-                found = getattr(found, each)
+            value: Any = self._find(first)
+            for attribute in below:
+                value = getattr(value, attribute)
         except AttributeError as error:
             if getattr(error, "told", False):  # what to write instead
                 raise MissingNamespaceError(str(error)) from None
             return None
-        if not isinstance(found, ModuleType):
+        if not isinstance(value, ModuleType):
             return None
-        loader: Any = NamespaceLoader(found)
+        loader: Any = NamespaceLoader(value)
         return ModuleSpec(fullname, loader)

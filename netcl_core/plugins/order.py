@@ -20,20 +20,27 @@ def in_order(plugins: Sequence[Plugin]) -> list[Plugin]:
     of: dict[str, list[Plugin]] = {}
     for plugin in plugins:
         of.setdefault(canonical(plugin.distribution), []).append(plugin)
-    made: list[Plugin] = []
+    ordered: list[Plugin] = []
     seen: set[str] = set()
     for name in of:
         path = [(name, _needed(of[name]))] if name not in seen else []
         while path:  # no recursion: a chain of dependencies may be of any length
             current, needed = path[-1]
             seen.add(current)
-            following = next((each for each in needed if each in of and each not in seen), None)
+            following = next(
+                (
+                    name_needed
+                    for name_needed in needed
+                    if name_needed in of and name_needed not in seen
+                ),
+                None,
+            )
             if following is None:
                 path.pop()
-                made += of[current]
+                ordered += of[current]
             else:
                 path.append((following, _needed(of[following])))
-    return made
+    return ordered
 
 
 def _needed(plugins: Sequence[Plugin]) -> Iterator[str]:

@@ -43,9 +43,9 @@ def complain(plugin: Plugin, state: str) -> None:
 def insist(plugins: Iterable[Plugin], complaints: Sequence[str]) -> None:
     """Raise PluginError NP404 if a plugin has failed or there is something else to complain of."""
     failed = [
-        f"{each.name} of {each.distribution}: {each.code}: {each.reason}"
-        for each in plugins
-        if each.failed
+        f"{plugin.name} of {plugin.distribution}: {plugin.code}: {plugin.reason}"
+        for plugin in plugins
+        if plugin.failed
     ]
     if failed or complaints:
         raise plugin_error(

@@ -52,8 +52,11 @@ if TYPE_CHECKING:
     from netcl_core.plugins.plugin import PRIMITIVES as PRIMITIVES
     from netcl_core.plugins.plugin import Plugin as Plugin
     from netcl_core.plugins.plugin_warnings import tell as tell
+    from netcl_core.plugins.registry import USER as USER
+    from netcl_core.plugins.registry import USER_PRIORITY as USER_PRIORITY
     from netcl_core.plugins.registry import Row as Row
     from netcl_core.plugins.registry import registry as registry
+    from netcl_core.plugins.registry import winner_of as winner_of
     from netcl_core.plugins.resolution import Choice as Choice
     from netcl_core.plugins.resolution import Decision as Decision
     from netcl_core.plugins.resolution import Offer as Offer
@@ -78,7 +81,7 @@ _NAMES: Final = {
     "plugins.lock_file": ("LOCK_FILE lock_file lock_is_strict nearest_lock_file read_lock"),
     "plugins.names": "reserved",
     "plugins.plugin": "CORE_PREFIX MANIFEST PLUGINS PRIMITIVES Plugin",
-    "plugins.registry": "Row registry",
+    "plugins.registry": "USER USER_PRIORITY Row registry winner_of",
     "plugins.resolution": "Choice Decision Offer canonical decide",
     "plugins.selection": "give_prefixes is_meant meant named_among switches",
 }

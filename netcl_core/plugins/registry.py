@@ -21,6 +21,9 @@ from netcl_core.plugins.lazy_loading import Demand, Loader, load_needed
 from netcl_core.plugins.names import check_name, check_priority
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 
+#: Who provides what was registered by hand; it wins over installed plugins.
+USER: Final = "user"
+USER_PRIORITY: Final = 1_000_000
 #: The table of the records that exist for other ops, whatever their kind.
 _PARTS: Final = "part"
 
@@ -218,7 +221,7 @@ class Registry:
         others = self.op_rows(name)
         if not others:
             return f"nobody provides the {served} {name!r}"
-        providers = " and ".join(sorted(each.provider for each in others))
+        providers = " and ".join(sorted(other.provider for other in others))
         return f"{name!r} of {providers} is a {others[0].kind}, which takes no {row.kind}"
 
     def hold_to(self, choices: Choices | None) -> None:
@@ -272,14 +275,14 @@ class Registry:
         """Take one record of a provider out of the tables, with its parts."""
         with self.lock:
             for table in (kind, _PARTS):
-                for each, rows in list(self._tables[table].items()):
+                for row_name, rows in list(self._tables[table].items()):
                     kept = tuple(
                         row for row in rows
                         if row.provider != provider or (row.part_of or row.record.name) != name
                     )  # fmt: skip
-                    self._tables[table][each] = kept
+                    self._tables[table][row_name] = kept
                     if not kept:
-                        del self._tables[table][each]
+                        del self._tables[table][row_name]
             self._changed()
 
     def _enter(self, rows: list[Row], provider: str, override: bool, promised: bool) -> None:
@@ -360,7 +363,7 @@ class Transaction:
         """
         for row in self.rows:
             served, name = KINDS[row.kind].serves, row.record.name
-            own = {each.kind for each in self._own_rows(name)}.intersection(OP_KINDS)
+            own = {own_row.kind for own_row in self._own_rows(name)}.intersection(OP_KINDS)
             if served and own and served not in own:
                 given = f"an {row.kind} of {name!r}, which is a {min(own)}"
                 remedy = f"Only a {served} has {row.kind}s: make it one, or leave this out"

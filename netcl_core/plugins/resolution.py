@@ -113,7 +113,9 @@ def decide(
         rule = _only(offers) if winner else "none: no candidate fits"
     if locked and not rule.startswith((_EXPLICIT, _RANKED)):
         rule += _fallen(locked[0], offers, fitting)
-    verdicts = tuple(_verdict(each, reasons[id(each)], winner, tied, rule) for each in offers)
+    verdicts = tuple(
+        _verdict(candidate, reasons[id(candidate)], winner, tied, rule) for candidate in offers
+    )
     unused = tuple(offer for offer in fitting if offer not in (winner, *tied))
     return Decision(winner, rule, verdicts, tied, unused)
 
@@ -129,9 +131,9 @@ def _chosen(op: str, offers: Sequence[Offer], chosen: Sequence[Choice]) -> list[
     """The offers of the innermost choice that names one of them."""
     for distribution, wanted in chosen:
         if wanted == op:
-            found = [offer for offer in offers if canonical(offer.provider) == distribution]
-            if found:
-                return found
+            meant = [offer for offer in offers if canonical(offer.provider) == distribution]
+            if meant:
+                return meant
     return None
 
 
@@ -182,6 +184,6 @@ def _verdict(
         return f"used: {rule}"
     if reason is not None:
         return f"dropped: {reason}"
-    if any(offer is each for each in tied):
+    if any(offer is candidate for candidate in tied):
         return f"tied at priority {offer.priority}"
     return "not used: another takes precedence" if winner or tied else f"not used: {rule}"

@@ -118,6 +118,10 @@ def shared_names(plugins: Sequence[Plugin]) -> dict[str, tuple[str, ...]]:
     owned = {plugin.prefix for plugin in plugins}
     names = {plugin.name for plugin in plugins if plugin.prefix == plugin.id} - owned
     return {
-        name: tuple(each.id for each in plugins if each.name == name and each.prefix == each.id)
+        name: tuple(
+            claimant.id
+            for claimant in plugins
+            if claimant.name == name and claimant.prefix == claimant.id
+        )
         for name in sorted(names)
     }

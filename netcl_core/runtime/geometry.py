@@ -95,7 +95,7 @@ class Geometry(NamedTuple):
         if not self.size:
             strides = self.strides if shape == self.shape else contiguous_strides(shape)
             return Geometry(shape, strides, self.offset)
-        made = [1] * len(shape)
+        new_strides = [1] * len(shape)
         target = len(shape) - 1
         step = self.strides[-1] if self.strides else 1  # of the run that is looked at
         run = covered = 1
@@ -104,13 +104,13 @@ class Geometry(NamedTuple):
             if axis and (self.shape[axis - 1] == 1 or self.strides[axis - 1] == run * step):
                 continue  # the dimension before belongs to the run
             while target >= 0 and (covered < run or shape[target] == 1):
-                made[target] = covered * step
+                new_strides[target] = covered * step
                 covered *= shape[target]
                 target -= 1
             if covered != run:
                 return None
             step, run, covered = self.strides[axis - 1], 1, 1
-        return Geometry(shape, tuple(made), self.offset)
+        return Geometry(shape, tuple(new_strides), self.offset)
 
 
 def contiguous_strides(shape: Sequence[int]) -> Shape:

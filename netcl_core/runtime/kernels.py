@@ -147,8 +147,8 @@ class Kernels:
         moved = {("scratch", i): ("scratch", own + i) for i in range(len(others.scratch))}
         moved |= places
         launches = tuple(
-            replace(each, args=tuple(moved.get(arg, arg) for arg in each.args))
-            for each in others.launches
+            replace(launch, args=tuple(moved.get(arg, arg) for arg in launch.args))
+            for launch in others.launches
         )
         scratch = self.scratch + others.scratch
         return replace(self, launches=self.launches + launches, scratch=scratch)

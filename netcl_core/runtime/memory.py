@@ -69,7 +69,7 @@ class DeviceMemory:
     def stats(self) -> dict[str, int]:
         """What `Device.memory_stats` says."""
         active, managed = self.pool.active_bytes, self.pool.managed_bytes
-        graphs = sum(each.pool.managed_bytes for each in self.graphs)
+        graphs = sum(graph.pool.managed_bytes for graph in self.graphs)
         peak = max(self.peak, active) + graphs
         return {"allocated": active + graphs, "peak": peak, "reserved": managed + graphs}
 
@@ -81,8 +81,8 @@ class DeviceMemory:
         """Give the pool's free buffers back to the driver, and those that only garbage holds."""
         gc.collect()
         self.device.queue.finish()  # type: ignore[union-attr]  # an OpenCL device has one
-        for each in {self, memory_of(self.device)}:
-            each.pool.free_held()
+        for memory in {self, memory_of(self.device)}:
+            memory.pool.free_held()
 
     def shortage(self, nbytes: int | None, error: Exception) -> DeviceError:
         """The error for memory that cannot be had; None: of buffers made before."""
@@ -116,16 +116,16 @@ def memory_of(device: Device) -> DeviceMemory:
 
 def memory_of_graph(device: Device) -> DeviceMemory:
     """A memory beside the device's: what is freed to it, nobody gets but from it."""
-    made = DeviceMemory(device)
-    memory_of(device).graphs.add(made)
-    return made
+    memory = DeviceMemory(device)
+    memory_of(device).graphs.add(memory)
+    return memory
 
 
 def free_held(least: int = 0) -> None:
     """Give the drivers what pools keep for later, if that is more than `least` bytes of a pool."""
-    for each in list(_memories.values()):
-        if each.pool.managed_bytes - each.pool.active_bytes > least:
-            each.pool.free_held()
+    for memory in list(_memories.values()):
+        if memory.pool.managed_bytes - memory.pool.active_bytes > least:
+            memory.pool.free_held()
 
 
 def _readable(nbytes: int) -> str:

@@ -131,11 +131,11 @@ class SharedKernel:
 
     def make(self, who: str) -> KernelObject:
         """This thread's kernel object."""
-        made = KernelObject(self.new(who))
+        own_kernel = KernelObject(self.new(who))
         if len(self.of_thread) > _THREADS:  # threads come and go
             self.of_thread.clear()
-        self.of_thread[get_ident()] = made
-        return made
+        self.of_thread[get_ident()] = own_kernel
+        return own_kernel
 
     def new(self, who: str) -> Any:
         """A kernel object that nobody else has; the program is built if it is not."""
@@ -200,17 +200,17 @@ class Launch:
         """This thread's kernel object with the constants set, after `first` other arguments."""
         cl = opencl_module()
         try:
-            made = self.kernel.of_thread.get(get_ident()) or self.kernel.make(self.who)
-            made.last = None  # in case that setting fails half-way
+            own_kernel = self.kernel.of_thread.get(get_ident()) or self.kernel.make(self.who)
+            own_kernel.last = None  # in case that setting fails half-way
             given = first + len(self.constants)
-            if made.args != given:
+            if own_kernel.args != given:
                 raise self.misfit(f"{given} arguments are given")
             for index, constant in enumerate(self.constants, start=first):
-                made.kernel._set_arg_buf(index, constant)
+                own_kernel.kernel._set_arg_buf(index, constant)
         except cl.Error as error:
             raise self.misfit(error) from error
-        made.last = self
-        return made
+        own_kernel.last = self
+        return own_kernel
 
     def alone(self, buffers: Sequence[Any], scalars: Sequence[bytes]) -> Any:
         """A kernel object for this launch alone, with all arguments set."""
@@ -296,14 +296,14 @@ class OpenCLStream:
         return buffer
 
     def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
-        made = launch.of_thread.get(get_ident())
-        if (made is None or self._late) and self._holds(
+        prepared = launch.of_thread.get(get_ident())
+        if (prepared is None or self._late) and self._holds(
             partial(self.launch, launch, [*buffers], scalars), launch
         ):
             return
-        if made is None or made.last is not launch:
-            made = launch.prepared(len(buffers) + len(scalars))
-        kernel, set_arg = made.kernel, made.set_arg
+        if prepared is None or prepared.last is not launch:
+            prepared = launch.prepared(len(buffers) + len(scalars))
+        kernel, set_arg = prepared.kernel, prepared.set_arg
         try:
             for index, buffer in enumerate(buffers):
                 set_arg(index, buffer)

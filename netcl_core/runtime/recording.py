@@ -1,9 +1,9 @@
-"""Recording: what one thread asks of a device is done and taken down, to be done again.
+"""What a capture that is under way in a thread is told: the core's part of `ag.CompiledGraph`.
 
-A `Recording` is the stream that takes it down. What must not be done again as it was, such as
-drawing the same random numbers, says so: `on_replay` runs a function at its place and
-`before_replay` one that may refuse it, `check_data` looks at new data, `uncaptured` does something
-once, and `refuse_in_capture` says that it cannot be.
+What must not be done again as it was, such as drawing the same random numbers, says so:
+`on_replay` runs a function at its place and `before_replay` one that may refuse it, `check_data`
+looks at new data, `uncaptured` does something once, and `refuse_in_capture` says that it cannot be.
+netcl-plugin-capture enters a `Capture` with `captured_by`.
 """
 
 from __future__ import annotations
@@ -11,129 +11,51 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import get_ident
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, Protocol, TypeAlias
 
-import numpy as np
-
-from netcl_core.dtypes import Dtype
 from netcl_core.errors import ReplayError, message
-from netcl_core.hardware.device import Device, opencl_module
-from netcl_core.runtime.commands import (
-    CallCommand,
-    Command,
-    CopyCommand,
-    FillCommand,
-    HostCommand,
-    LaunchCommand,
-    WriteCommand,
-    identity,
-)
-from netcl_core.runtime.memory import memory_of_graph
-from netcl_core.runtime.numpy_stream import NumpyStream
-from netcl_core.runtime.opencl_stream import Launch, OpenCLStream
-from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
+from netcl_core.runtime.stream import Stream, use_stream
 
 #: A check of data, its operands, and its settings.
 Check: TypeAlias = tuple[Callable[[Sequence[Any], Any], None], Sequence[Any], Any]
-#: By thread. Empty almost always, which is all that a hot path asks.
-recordings: Final[dict[int, Recording]] = {}
 
 
-@final
-class Recording(StreamWrapper):
-    """A stream that takes down what it is asked for, and does it.
-
-    Its memory is its own: what is freed meanwhile is used again here and nowhere else, so a
-    command that is done again later finds it as it was.
+class Capture(Protocol):
+    """What takes down what a thread asks of a device.
 
     Attributes:
-        commands: What was asked for, in order.
+        inner: The stream that does it.
         conditions: What each replay has to pass first.
         checks: What was checked of data.
         changed: The tensors that were changed in place, by their identity.
         leaves: The leaves that got a gradient, with the one that they had before, likewise.
     """
 
-    def __init__(self, device: Device) -> None:
-        super().__init__(stream_of(device))
-        self._memory: Stream = NumpyStream(device)
-        if device.has_kernels:
-            self._memory = OpenCLStream(device, memory_of_graph(device))
-        self._made: dict[int, Any] = {}
-        self.commands: list[Command] = []
-        self.conditions: list[Callable[[], Any]] = []
-        self.checks: list[Check] = []
-        self.changed: dict[int, Any] = {}
-        self.leaves: dict[int, Any] = {}
+    inner: Stream
+    conditions: list[Callable[[], Any]]
+    checks: list[Check]
+    changed: dict[int, Any]
+    leaves: dict[int, Any]
 
     def made(self, buffer: Any) -> bool:
-        """Whether a buffer was allocated here."""
-        return identity(buffer) in self._made
+        """Whether a buffer was allocated in the capture."""
 
-    def _held(self, buffers: Sequence[Any]) -> list[Any]:
-        """What keeps the memory of buffers, and not from being used again here."""
-        return [self._made.get(identity(buffer), buffer) for buffer in buffers]
+    def call(self, function: Callable[[], Any]) -> None:
+        """Take down that a function is to be called at this place."""
 
-    def allocate(self, size: int, dtype: Dtype) -> Any:
-        buffer = self._memory.allocate(size, dtype)
-        key = identity(buffer)
-        if buffer is not None and key not in self._made:
-            pooled = self.device.has_kernels
-            handle = opencl_module().Buffer.from_int_ptr(key, True) if pooled else buffer
-            self._made[key] = handle
-        return buffer
 
-    def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
-        self.commands.append(LaunchCommand(self._held(buffers), launch, scalars))
-        self.inner.launch(launch, buffers, scalars)
-
-    def upload(self, array: np.ndarray[Any, Any], dtype: Dtype) -> Any:
-        buffer = self.allocate(array.size, dtype)
-        self.write(buffer, array, dtype)
-        return buffer
-
-    def write(self, buffer: Any, array: np.ndarray[Any, Any], dtype: Dtype) -> None:
-        if array.size:
-            kept = np.array(array, dtype.numpy, copy=True, order="C")
-            self.commands.append(WriteCommand(self._held([buffer]), kept, dtype))
-        self.inner.write(buffer, array, dtype)
-
-    def download(self, buffer: Any, size: int, dtype: Dtype) -> np.ndarray[Any, Any]:
-        raise _no_reading("the host reads a tensor's values")
-
-    def copy(self, target: Any, source: Any, size: int, dtype: Dtype) -> None:
-        if size:
-            self.commands.append(CopyCommand(self._held([target, source]), size, dtype))
-        self.inner.copy(target, source, size, dtype)
-
-    def fill(self, buffer: Any, size: int, dtype: Dtype, value: Any) -> None:
-        if size:
-            self.commands.append(FillCommand(self._held([buffer]), size, dtype, value))
-        self.inner.fill(buffer, size, dtype, value)
-
-    def host_call(
-        self,
-        run: Callable[..., None],
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        forms: Sequence[tuple[tuple[int, ...], Any]],
-    ) -> None:
-        held = self._held([*inputs, *outputs])
-        self.commands.append(HostCommand(held, len(inputs), run, forms))
-        self.inner.host_call(run, inputs, outputs, forms)
+#: By thread. Empty almost always, which is all that a hot path asks.
+captures: Final[dict[int, Capture]] = {}
 
 
 @contextmanager
-def recording(device: Device, who: str) -> Iterator[Recording]:
-    """Take down what this thread asks of a device; raises ReplayError inside another capture."""
-    refuse_in_capture(who, "a capture inside a capture", "Leave the other one first")
-    made = Recording(device)
-    with use_stream(made):
-        recordings[get_ident()] = made
-        try:
-            yield made
-        finally:
-            del recordings[get_ident()]
+def captured_by(capture: Capture) -> Iterator[None]:
+    """A block in which this thread tells a capture what it does."""
+    captures[get_ident()] = capture
+    try:
+        yield
+    finally:
+        del captures[get_ident()]
 
 
 def capturing() -> bool:
@@ -146,13 +68,13 @@ def capturing() -> bool:
 
     It is for what reads values to decide something and can let the device decide it instead.
     """
-    return bool(recordings) and get_ident() in recordings
+    return bool(captures) and get_ident() in captures
 
 
 def made_before(buffer: Any) -> bool:
     """Whether a capture is under way in this thread, and a buffer is from before it."""
-    found = recordings.get(get_ident()) if recordings else None
-    return found is not None and not found.made(buffer)
+    capture = captures.get(get_ident()) if captures else None
+    return capture is not None and not capture.made(buffer)
 
 
 def on_replay(function: Callable[[], Any]) -> None:
@@ -168,9 +90,9 @@ def on_replay(function: Callable[[], Any]) -> None:
     place among the commands; what it asks of a device comes there too. Without a capture nothing
     happens.
     """
-    found = recordings.get(get_ident()) if recordings else None
-    if found is not None:
-        found.commands.append(CallCommand(function))
+    capture = captures.get(get_ident()) if captures else None
+    if capture is not None:
+        capture.call(function)
 
 
 def before_replay(condition: Callable[[], Any]) -> None:
@@ -189,9 +111,9 @@ def before_replay(condition: Callable[[], Any]) -> None:
     It is for what a step takes for granted on the host: what the function raises refuses the
     replay, of which nothing has been done then. Without a capture nothing happens.
     """
-    found = recordings.get(get_ident()) if recordings else None
-    if found is not None:
-        found.conditions.append(condition)
+    capture = captures.get(get_ident()) if captures else None
+    if capture is not None:
+        capture.conditions.append(condition)
 
 
 @contextmanager
@@ -210,13 +132,13 @@ def uncaptured() -> Iterator[None]:
     and for looking at values. Without a capture nothing changes.
     """
     thread = get_ident()
-    found = recordings.pop(thread, None) if recordings else None
-    if found is None:
+    capture = captures.pop(thread, None) if captures else None
+    if capture is None:
         yield
         return
     with ExitStack() as stack:
-        stack.callback(recordings.__setitem__, thread, found)
-        stack.enter_context(use_stream(found.inner))
+        stack.callback(captures.__setitem__, thread, capture)
+        stack.enter_context(use_stream(capture.inner))
         yield
 
 
@@ -239,11 +161,11 @@ def check_data(
     A replay asks with the inputs of then, before anything else is done, and does not ask where no
     operand is an input. What a check reads is no reading inside a capture.
     """
-    found = recordings.get(get_ident()) if recordings else None
-    if found is None:
+    capture = captures.get(get_ident()) if captures else None
+    if capture is None:
         check(operands, settings)
         return
-    found.checks.append((check, tuple(operands), settings))
+    capture.checks.append((check, tuple(operands), settings))
     with uncaptured():
         check(operands, settings)
 
@@ -257,20 +179,16 @@ def refuse_in_capture(who: str, given: str, remedy: str) -> None:
 def refuse_reading(given: str) -> None:
     """The same for the values of tensors."""
     if capturing():
-        raise _no_reading(given)
-
-
-def _no_reading(given: str) -> ReplayError:
-    remedy = "Read them after the capture, or what shall stay as it is now with nc.uncaptured()"
-    expected = "work for the device alone: values cannot be read in a capture"
-    return ReplayError(message("capture", given, expected, remedy))
+        remedy = "Read them after the capture, or what shall stay as it is now with nc.uncaptured()"
+        expected = "work for the device alone: values cannot be read in a capture"
+        raise ReplayError(message("capture", given, expected, remedy))
 
 
 def note_change(tensor: Any) -> None:
     """Let each replay count as a change of a tensor."""
-    found = recordings.get(get_ident())
-    if found is not None:
-        found.changed[id(tensor)] = tensor
+    capture = captures.get(get_ident())
+    if capture is not None:
+        capture.changed[id(tensor)] = tensor
 
 
 def note_gradient(leaf: Any) -> bool:
@@ -278,8 +196,8 @@ def note_gradient(leaf: Any) -> bool:
 
     Then the capture begins without: a replay gives the gradient of one step.
     """
-    found = recordings.get(get_ident())
-    if found is None:
+    capture = captures.get(get_ident())
+    if capture is None:
         return False
-    found.leaves.setdefault(id(leaf), (leaf, leaf.grad))
-    return leaf.grad is not None and not found.made(leaf.grad.value.memory)
+    capture.leaves.setdefault(id(leaf), (leaf, leaf.grad))
+    return leaf.grad is not None and not capture.made(leaf.grad.value.memory)

@@ -223,7 +223,7 @@ def program(name: str, **context: Any) -> str:
 def _calls() -> re.Pattern[str]:
     """What finds calls of the core's functions: the name, and the width of the vectors."""
     macros = vars(get_template(_FUNCTIONS).module).values()
-    names = [each.name for each in macros if getattr(each, "arguments", None) == ("width",)]
+    names = [macro.name for macro in macros if getattr(macro, "arguments", None) == ("width",)]
     return re.compile(rf"\b({'|'.join(names)})_(\d+)\(")
 
 
@@ -244,9 +244,9 @@ def _kept(value: Any) -> Any:
     if kind is float:  # 0.0 == -0.0
         return kind, repr(value)
     if isinstance(value, (tuple, list)):
-        return kind, tuple([_kept(each) for each in value])
+        return kind, tuple([_kept(item) for item in value])
     if isinstance(value, Mapping):
-        return kind, tuple([(_kept(each), _kept(of)) for each, of in value.items()])
+        return kind, tuple([(_kept(item), _kept(of)) for item, of in value.items()])
     raise TypeError
 
 

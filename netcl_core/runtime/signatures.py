@@ -25,7 +25,9 @@ def kernels_in(source: str) -> dict[str, str]:
 def read_only(source: str, entry: str) -> tuple[bool, ...]:
     """Of each parameter of a kernel, whether it is a pointer to what the kernel cannot write."""
     parameters = kernels_in(source).get(entry, "").split(",")
-    return tuple(["*" in each and "const" in each.partition("*")[0] for each in parameters])
+    return tuple(
+        ["*" in parameter and "const" in parameter.partition("*")[0] for parameter in parameters]
+    )
 
 
 def misfit(who: str, source: str, entry: str, problem: object) -> DeviceError:

@@ -121,11 +121,11 @@ class PutCall:
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Tensor:
         """The tensor with the region."""
         if self.written is not None:
-            made, self.written = self.written.alias(self.shape), None
-            return made
-        made = inputs[0].duplicate()
-        inputs[1].copy_into(made.viewed(self.geometry))
-        return made
+            whole_value, self.written = self.written.alias(self.shape), None
+            return whole_value
+        whole_value = inputs[0].duplicate()
+        inputs[1].copy_into(whole_value.viewed(self.geometry))
+        return whole_value
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
         """The same: its gradients want nothing."""
@@ -144,13 +144,13 @@ class PutCall:
         grad = whole(grads[0]).value
         if grad.geometry is not None:
             grad = grad.duplicate()
-        found: list[Any] = [None, grad.viewed(self.geometry) if needs[1] else None]
+        gradients: list[Any] = [None, grad.viewed(self.geometry) if needs[1] else None]
         if needs[0]:
             around = grad.duplicate()
             zeros = Tensor.full(self.geometry.shape, 0, grad.dtype, grad.device)
             zeros.copy_into(around.viewed(self.geometry))
-            found[0] = around
-        return found
+            gradients[0] = around
+        return gradients
 
     def recorded_gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
         """The same by recorded calls."""
@@ -168,14 +168,14 @@ def contiguous(x: Any) -> Any:
     if value.geometry is None:
         return x
     version, reference = value.packed or (-1, None)
-    made = reference() if reference is not None and version == value.version else None
-    if made is None or made.requires_grad != (x.requires_grad and is_grad_enabled()):
+    packed = reference() if reference is not None and version == value.version else None
+    if packed is None or packed.requires_grad != (x.requires_grad and is_grad_enabled()):
         signature = Signature(((value.shape, value.dtype),), ())
         call = RegionCall(plan(COPY, value.device, signature), "contiguous")
-        made = apply(call, [x])
-        made.value.inherit_range(value)
-        value.packed = value.version, weakref.ref(made)
-    return made
+        packed = apply(call, [x])
+        packed.value.inherit_range(value)
+        value.packed = value.version, weakref.ref(packed)
+    return packed
 
 
 pack_by(contiguous)

@@ -131,12 +131,12 @@ def apply(
             _refuse_constant(call, needs, state.differentiated)
         value = call.run(inputs, scalars)
         if type(value) is not list:
-            made: Any = Node(value, call.name)
+            constants: Any = Node(value, call.name)
         else:
-            made = [Node(each, call.name) for each in value]
+            constants = [Node(result, call.name) for result in value]
         if call.view:
-            _share(operands[0], made)
-        return made
+            _share(operands[0], constants)
+        return constants
     if call.keeps:
         value, kept = call.run_keeping(inputs, scalars)
     else:
@@ -169,16 +169,16 @@ def apply(
         node.tape = tape
     else:
         tape.record(node)
-    found = _others(node, value, flows, tape) if several else node
+    results = _others(node, value, flows, tape) if several else node
     if call.view:
-        _share(given[0], found)
-    return found
+        _share(given[0], results)
+    return results
 
 
 def _packed(operands: Sequence[Any], layouts: Layouts) -> list[Any]:
     """The operands, of which those are copied to C order that a call does not read as they lie."""
     read = layouts or (None,) * len(operands)
-    return [x if each else _contiguous[0](x) for x, each in zip(operands, read, strict=True)]
+    return [x if layout else _contiguous[0](x) for x, layout in zip(operands, read, strict=True)]
 
 
 def _share(base: Any, views: Any) -> None:
@@ -192,8 +192,8 @@ def _share(base: Any, views: Any) -> None:
 def _learn(call: Call, needs: Needs) -> tuple[Needs, tuple[int, ...]]:
     """Through which results gradients flow, and which inputs they read; found once per needs."""
     flows = call.flows(needs)
-    found = call.known[needs] = flows, call.saves(needs) if True in flows else ()
-    return found
+    learnt = call.known[needs] = flows, call.saves(needs) if True in flows else ()
+    return learnt
 
 
 def _refuse_constant(call: Call, needs: Needs, op: str) -> None:
@@ -206,17 +206,17 @@ def _refuse_constant(call: Call, needs: Needs, op: str) -> None:
 
 def _others(node: Node, values: Sequence[Tensor], flows: Needs, tape: Tape) -> list[Node]:
     """The nodes of all results of a call whose record `node` holds."""
-    found = []
+    nodes = []
     for i, value in enumerate(values):
         if i == node.index:
-            found.append(node)
+            nodes.append(node)
         elif flows[i]:
             other = Node(value, node.op_name, node.call, frame=node.frame, index=i, source=node)
             tape.record(other)
-            found.append(other)
+            nodes.append(other)
         else:
-            found.append(Node(value, node.op_name))
-    return found
+            nodes.append(Node(value, node.op_name))
+    return nodes
 
 
 def result_nodes(node: Node, values: Sequence[Tensor]) -> list[Any]:
@@ -224,13 +224,13 @@ def result_nodes(node: Node, values: Sequence[Tensor]) -> list[Any]:
 
     `node` holds the record. A result that is no floating number is a constant.
     """
-    living = {each.index: each for each in node.results()}
-    found: list[Any] = []
+    living = {result.index: result for result in node.results()}
+    operands: list[Any] = []
     for i, value in enumerate(values):
         if i not in living and DTYPES[value.dtype].floating:
             living[i] = Node(value, node.op_name, node.call, frame=node.frame, index=i, source=node)
-        found.append(living.get(i, value))
-    return found
+        operands.append(living.get(i, value))
+    return operands
 
 
 def common_device(who: str, operands: Sequence[Any]) -> Device | None:

@@ -30,13 +30,13 @@ from netcl_core.tensors.tensor import Tensor
 ACCUMULATE: Final = Region(2, 0, (PrimitiveStep(ADDED, (("in", 0), ("in", 1))),), (("step", 0),))
 
 
-def run_plan(made: Plan, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> list[Tensor]:
+def run_plan(planned: Plan, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> list[Tensor]:
     """Fresh tensors with the results of a plan."""
-    buffers = allocate_results(made)
-    made.compute(inputs, scalars, buffers)
+    buffers = allocate_results(planned)
+    planned.compute(inputs, scalars, buffers)
     return [
-        Tensor(buffer, made.shape, dtype, made.device)
-        for buffer, dtype in zip(buffers, made.types.outputs, strict=True)
+        Tensor(buffer, planned.shape, dtype, planned.device)
+        for buffer, dtype in zip(buffers, planned.types.outputs, strict=True)
     ]
 
 
@@ -44,18 +44,18 @@ def accumulate(total: Tensor, term: Tensor, *, in_place: bool) -> Tensor:
     """`total + term`, written into `total` if that is allowed: its elements lie apart."""
     term = convert(term, total.dtype)
     tensors = ((total.shape, total.dtype), (term.shape, term.dtype))
-    made = plan(ACCUMULATE, total.device, Signature(tensors, ()))
+    planned = plan(ACCUMULATE, total.device, Signature(tensors, ()))
     if not in_place:
-        return run_plan(made, (total, term), ())[0]
+        return run_plan(planned, (total, term), ())[0]
     if total.geometry is None:
-        made.compute((total, term), (), (total.buffer,))
+        planned.compute((total, term), (), (total.buffer,))
     elif total.device.has_kernels:
         seen = (total, term, total)
-        made.of_views(views_of(seen))(
+        planned.of_views(views_of(seen))(
             [x.memory for x in seen[:2]], (), (), [total.memory], offsets_of(seen)
         )
     else:
-        copy_elements(run_plan(made, (total, term), ())[0], total)
+        copy_elements(run_plan(planned, (total, term), ())[0], total)
     return total
 
 

@@ -102,9 +102,9 @@ def set_fields(
     if grad_fn is not None:
         value = node.value
         name = node.op_name or "grad_fn"
-        made = apply_op(lambda *_: value, grad_fn, *parents, op_name=name)
-        if isinstance(made, Node):
-            node.take_over(made)
+        result = apply_op(lambda *_: value, grad_fn, *parents, op_name=name)
+        if isinstance(result, Node):
+            node.take_over(result)
     elif requires_grad:
         node.requires_grad_()
     node.grad, node.creation_trace = grad, creation_trace or node.creation_trace

@@ -36,8 +36,8 @@ class GradFn:
         node.settle()
         grads = [grad if i == self._index else None for i in range(len(node.call.results or [0]))]
         node.require_saved(f"grad_fn of {node.op_name}")
-        found: Sequence[Any] = node.call.gradients(node, grads, node.needs)
-        return found
+        gradients: Sequence[Any] = node.call.gradients(node, grads, node.needs)
+        return gradients
 
     def name(self) -> str:
         """The op's name as PyTorch writes it."""
@@ -87,7 +87,7 @@ def _behind(x: Any) -> Any:
 def grad_fn_of(node: Any, index: int) -> GradFn:
     """The one of a result, the same as long as somebody holds it."""
     key = id(node), index
-    found = _living.get(key)
-    if found is None:
-        found = _living[key] = GradFn(node, index)
-    return found
+    grad_fn = _living.get(key)
+    if grad_fn is None:
+        grad_fn = _living[key] = GradFn(node, index)
+    return grad_fn

@@ -102,7 +102,7 @@ def is_one(gradient: Any) -> bool:
     by 1 can be given back as it is. True for the seed of a pass that was given none, as long as
     nobody has changed it; what is computed from it, or given, may be 1 and is not known to be.
     """
-    return any(gradient is each for each in thread.ones) and not gradient.version
+    return any(gradient is one for one in thread.ones) and not gradient.version
 
 
 def add(held: Any, own: bool, term: Any) -> Any:
@@ -132,11 +132,11 @@ def checked(
         given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
         expected = f"{len(operands)} gradients, one per operand"
         raise GradientError(message(f"backward of {op}", f"{source} returned {given}", expected))
-    found: list[Any] = [None] * len(operands)
+    gradients: list[Any] = [None] * len(operands)
     for i, (x, part) in enumerate(zip(operands, parts, strict=True)):
         if x is not None and part is not None:
-            found[i] = _fitting(op, part, x, recorded)
-    return found
+            gradients[i] = _fitting(op, part, x, recorded)
+    return gradients
 
 
 def refuse_unrecorded(op: str, parts: Sequence[Any], given: Sequence[Any]) -> None:
@@ -147,7 +147,7 @@ def refuse_unrecorded(op: str, parts: Sequence[Any], given: Sequence[Any]) -> No
     for part in parts:
         held = part.value if type(part) is Spread else part
         bare = type(held) is Tensor or type(held) is View
-        if bare and not any(held is each for each in given):
+        if bare and not any(held is known for known in given):
             reason = "its backward returned a Tensor that no op computed"
             raise no_second_derivative(op, reason)
 
@@ -178,8 +178,8 @@ def _fitting(op: str, part: Any, x: Any, recorded: bool) -> Any:
 def _in_dtype(gradient: Any, dtype: str, recorded: bool) -> Any:
     """A gradient in another dtype: whoever reads it takes it to be its value's."""
     held = gradient.value if type(gradient) is Spread else whole(gradient)
-    made = held.astype(dtype) if recorded else convert(held.value, dtype)
-    return Spread(made, gradient.shape) if type(gradient) is Spread else made
+    converted = held.astype(dtype) if recorded else convert(held.value, dtype)
+    return Spread(converted, gradient.shape) if type(gradient) is Spread else converted
 
 
 # -- what a reverse pass computes with ----------------------------------------------------
@@ -212,12 +212,12 @@ def _one(shape: Shape, dtype: str, device: Device) -> Tensor:
     One that is made inside a capture is the capture's.
     """
     key = shape, dtype, device
-    found: Tensor | None = thread.seeds.get(key)
-    if found is None or found.version:
-        found = Tensor.full(shape, 1, dtype, device)
+    one: Tensor | None = thread.seeds.get(key)
+    if one is None or one.version:
+        one = Tensor.full(shape, 1, dtype, device)
         if not capturing():
-            thread.seeds[key] = found
-    return found
+            thread.seeds[key] = one
+    return one
 
 
 class Arithmetic(Protocol):
@@ -254,8 +254,8 @@ class _Plain:
 
     def gradients(self, node: Any, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
         """By the call's own kernels."""
-        found: Sequence[Any] = node.call.gradients(node, grads, needs)
-        return found
+        parts: Sequence[Any] = node.call.gradients(node, grads, needs)
+        return parts
 
 
 PLAIN: Final = _Plain()

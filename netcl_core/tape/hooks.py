@@ -169,10 +169,10 @@ def passed(owner: Any, index: int, gradient: Any) -> Any:
         given = hook(gradient)
         if given is not None:
             recorded = bool(thread.grad)  # as it is in a pass that records
-            [made] = checked("a hook", [given], [gradient], recorded=recorded)
+            [replacement] = checked("a hook", [given], [gradient], recorded=recorded)
             if recorded:
-                refuse_unrecorded("a hook", [made], [gradient])
-            gradient = made
+                refuse_unrecorded("a hook", [replacement], [gradient])
+            gradient = replacement
     if row.retained and type(owner) is Node:
         gradient = keep(owner, index, gradient)
     return gradient

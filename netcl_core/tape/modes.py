@@ -67,9 +67,9 @@ class _GradOverride:
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         if function is not None:
             return cls()(function)
-        made = super().__new__(cls)
-        made._outer = Entries()
-        return made
+        mode = super().__new__(cls)
+        mode._outer = Entries()
+        return mode
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return held(type(self), type(self).__name__, function)

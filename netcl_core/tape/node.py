@@ -220,18 +220,18 @@ class Node(Tensor):
 
     def former(self) -> Node:
         """Another node that is what this one is now, for when this one becomes something else."""
-        made = object.__new__(Node)
-        made.take_over(self)
-        made._grad, made._others, made.past = self._grad, (), ()
-        made.source, made.used = self.source, self.used
-        if made.source is not None:
-            made.source._know(made)
+        former = object.__new__(Node)
+        former.take_over(self)
+        former._grad, former._others, former.past = self._grad, (), ()
+        former.source, former.used = self.source, self.used
+        if former.source is not None:
+            former.source._know(former)
         if self._others:
             for other in self.results()[1:]:  # whose record is the former one's from now on
-                other.source = made
-                made._know(other)
+                other.source = former
+                former._know(other)
             self._others = ()
-        return made
+        return former
 
     def leave(self, former: Node) -> None:
         """Become something else: calls so far have read the former self."""
@@ -428,8 +428,8 @@ def leaf_node(value: Any) -> Node:
     if isinstance(value, Node):
         return value
     if value.graph is not None:
-        found: Node = value.graph
-        return found
+        recorded: Node = value.graph
+        return recorded
     node = value.leaf_node() if value.leaf_node is not None else None
     if node is None:
         node = Node(value)

@@ -57,8 +57,8 @@ class _Recording:
         """By recorded calls; a constant that an op without gradient would make is refused."""
         outer, thread.differentiated = thread.differentiated, node.op_name
         try:
-            found = node.call.recorded_gradients(node, grads, needs)
-            return [_whole(part) if type(part) is Spread else part for part in found]
+            parts = node.call.recorded_gradients(node, grads, needs)
+            return [_whole(part) if type(part) is Spread else part for part in parts]
         finally:
             thread.differentiated = outer
 
@@ -123,14 +123,14 @@ def grad(
     for target in targets:
         separate(target)
     places = {target_of(target): i for i, target in enumerate(targets)}
-    receive = None if ready is None else lambda target, found: ready(places[target], found)
+    receive = None if ready is None else lambda target, gradients: ready(places[target], gradients)
     sums = RECORDING if create_graph else None
     frees = not (create_graph if retain_graph is None else retain_graph)
-    found = run_backward(roots, seeds, False, targets, receive, sums=sums, frees=frees)
-    for place, each in enumerate(found):
-        if each is None and not allow_unused:
+    gradients = run_backward(roots, seeds, False, targets, receive, sums=sums, frees=frees)
+    for place, gradient in enumerate(gradients):
+        if gradient is None and not allow_unused:
             raise _unused(place)
-    return found
+    return gradients
 
 
 def _unused(place: int) -> GradientError:
@@ -183,8 +183,8 @@ def recomputed_gradients(
     pairs = zip(operands, needs, strict=True)
     given = [None if x is None else stand_in(x, need) for x, need in pairs]
     with forward_again():
-        found = function(*given)
-    results = found if isinstance(found, (tuple, list)) else [found]
+        computed = function(*given)
+    results = computed if isinstance(computed, (tuple, list)) else [computed]
     return gradients_of(results, grads, given, needs, record)
 
 

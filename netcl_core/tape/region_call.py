@@ -85,8 +85,8 @@ class RegionCall:
 
     def _in_general(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
         """For several results, another order of buffers, views, no elements, and NumPy."""
-        found = run_plan(self.plan, inputs, scalars)
-        return found if len(found) > 1 else found[0]
+        results = run_plan(self.plan, inputs, scalars)
+        return results if len(results) > 1 else results[0]
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, None]:
         """The same; a region computes again what its gradients need."""
@@ -107,39 +107,39 @@ class RegionCall:
 
     def recorded_gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
         """The same as operands, by the call of the region that computes them."""
-        made, call = self._gradients_call(needs, tuple([grad is not None for grad in grads]))
-        found: list[Any] = [None] * len(node.inputs)
-        for i, j in made.passes:
-            found[i] = grads[j]
+        backward, call = self._gradients_call(needs, tuple([grad is not None for grad in grads]))
+        gradients: list[Any] = [None] * len(node.inputs)
+        for i, j in backward.passes:
+            gradients[i] = grads[j]
         if call is not None:
             operands = [*node.inputs, *(grad for grad in grads if grad is not None)]
             parts = apply(call, operands, node.scalars)
             parts = parts if type(parts) is list else [parts]
-            for i, part in zip(made.results, parts, strict=True):
-                found[i] = part
+            for i, part in zip(backward.results, parts, strict=True):
+                gradients[i] = part
         return [
             None if part is None else recorded_sum_to(part, x.shape)
-            for part, x in zip(found, node.inputs, strict=True)
+            for part, x in zip(gradients, node.inputs, strict=True)
         ]
 
     def _gradients_call(
         self, needs: Needs, given: Needs
     ) -> tuple[GradientRegion, RegionCall | None]:
         """The region of the gradients and its call; None: there is nothing to compute."""
-        found = self._of_gradients.get((needs, given))
-        if found is None:
+        known = self._of_gradients.get((needs, given))
+        if known is None:
             plan, types = self.plan, self.plan.types
-            made = gradient_region(plan.region, types, needs, given)
+            backward = gradient_region(plan.region, types, needs, given)
             pairs = zip(types.outputs, given, strict=True)
             upstream = [(plan.shape, dtype) for dtype, is_given in pairs if is_given]
             tensors = (*plan.signature.tensors, *upstream)
             signature = Signature(tensors, plan.signature.scalars, plan.shape)
             call = None
-            if made.results:
-                computed = Plan(made.region, plan.device, signature)
+            if backward.results:
+                computed = Plan(backward.region, plan.device, signature)
                 call = RegionCall(computed, f"{self.name}_backward")
-            found = self._of_gradients[needs, given] = made, call
-        return found
+            known = self._of_gradients[needs, given] = backward, call
+        return known
 
 
 def plan_gradients(
@@ -159,9 +159,9 @@ def plan_gradients(
     shapes = tuple([None if each is None else each.shape for each in held])
     views = views_of((*inputs, *held)) if plan.device.has_kernels else ()
     stage = plan.backward(needs, shapes, views)
-    found: list[Any] = [None] * len(inputs)
+    gradients: list[Any] = [None] * len(inputs)
     for i, j in stage.passes:
-        found[i] = grads[j]
+        gradients[i] = grads[j]
     if stage.writes:
         allocate, size, device = stream_of(plan.device).allocate, plan.size, plan.device
         targets = [allocate(size, dtype) for _, dtype in stage.writes]
@@ -170,10 +170,10 @@ def plan_gradients(
         offsets = offsets_of((*inputs, *held)) if views else ()
         stage([getattr(x, memory) for x in inputs], buffers, scalars, targets, offsets)
         for (i, dtype), buffer in zip(stage.writes, targets, strict=True):
-            found[i] = Tensor(buffer, plan.shape, dtype.name, device)
+            gradients[i] = Tensor(buffer, plan.shape, dtype.name, device)
     for i, shape in stage.broadcast:
-        found[i] = sum_to(whole(found[i]), shape)
-    return found
+        gradients[i] = sum_to(whole(gradients[i]), shape)
+    return gradients
 
 
 def recorded_sum_to(gradient: Any, shape: Shape) -> Any:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import ArgumentError, GradientError, MutationError, message
-from netcl_core.runtime.recording import note_gradient, on_replay, recordings
+from netcl_core.runtime.recording import captures, note_gradient, on_replay
 from netcl_core.tape import anomaly, hooks
 from netcl_core.tape.computations import accumulate, convert
 from netcl_core.tape.gradients import PLAIN, Arithmetic, Placed, refuse_unrecorded, whole
@@ -64,8 +64,8 @@ def _connect(places: dict[int, _Place], since: int) -> list[_Place]:
     was made before the number `since` is a leaf here.
     """
     calls = [place for place in places.values() if type(place.owner) is Node]
-    found = [place for place in calls if place.owner.number >= since]
-    for here in found:  # which grows
+    reached = [place for place in calls if place.owner.number >= since]
+    for here in reached:  # which grows
         node = here.owner
         if not node.inputs:
             raise walked_before(f"backward through {node.op_name} of {node.made_at}")
@@ -85,11 +85,11 @@ def _connect(places: dict[int, _Place], since: int) -> list[_Place]:
             if there is None:
                 there = places[id(owner)] = _Place(owner)
                 if type(owner) is Node and owner.number >= since:
-                    found.append(there)
+                    reached.append(there)
             else:
                 there.consumers += 1
             here.edges.append((i, there, index))
-    return found
+    return reached
 
 
 def _keep_useful(nodes: Iterable[_Place], wanted: set[Target]) -> None:
@@ -292,9 +292,9 @@ def run_backward(
 def grad_so_far(leaf: Tensor) -> Any:
     """The gradient of a leaf to which one that arrives is added. A capture begins without."""
     leaf.note_arrival()
-    if recordings:
+    if captures:
         on_replay(leaf.note_arrival)
-    if recordings and note_gradient(leaf):
+    if captures and note_gradient(leaf):
         leaf.grad = None
     return leaf.grad
 

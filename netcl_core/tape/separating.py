@@ -23,17 +23,17 @@ def separate(x: Any) -> None:
         return
     owner = node if node.source is None else node.source
     regions = getattr(owner.call, "region_of", None)
-    found = None if regions is None else regions(owner.inputs, owner.scalars)
-    if found is None or not owner.inputs:
+    planned = None if regions is None else regions(owner.inputs, owner.scalars)
+    if planned is None or not owner.inputs:
         return
-    region = found[0].region
+    region = planned[0].region
     own = region.outputs[node.index]
     for index, ref in enumerate(region.outputs):
-        followers = [each for each in owner.results() if each.index == index != node.index]
+        followers = [result for result in owner.results() if result.index == index != node.index]
         if followers and ref != own and own[0] == "step":
-            made = _Rest(region, own).made(ref)
-            if made is not None:
-                _record(node, followers, owner, made, found)
+            rest = _Rest(region, own).made(ref)
+            if rest is not None:
+                _record(node, followers, owner, rest, planned)
                 owner = node if node.source is None else node.source
 
 
@@ -65,10 +65,10 @@ class _Rest:
         if ref == self._start:
             self.follows = True
             return "in", -1
-        found = self._refs.get(ref)
-        if found is None:
-            found = self._refs[ref] = self._moved(ref)
-        return found
+        moved = self._refs.get(ref)
+        if moved is None:
+            moved = self._refs[ref] = self._moved(ref)
+        return moved
 
     def _moved(self, ref: Ref) -> Ref:
         kind, i = ref
@@ -79,17 +79,17 @@ class _Rest:
             self.scalars.append(i)
             return "scalar", len(self.scalars) - 1
         step = self._region.steps[i]
-        operands = tuple([self._ref(each) for each in step.operands])
+        operands = tuple([self._ref(operand) for operand in step.operands])
         attrs = tuple([(name, self._ref(("scalar", slot))[1]) for name, slot in step.attrs])
         self._steps.append(replace(step, operands=operands, attrs=attrs))
         return "step", len(self._steps) - 1
 
 
 def _record(
-    node: Node, followers: Sequence[Node], owner: Node, made: tuple[Region, _Rest], found: Any
+    node: Node, followers: Sequence[Node], owner: Node, derived: tuple[Region, _Rest], planned: Any
 ) -> None:
-    plan, inputs, scalars, call_of = found
-    region, rest = made
+    plan, inputs, scalars, call_of = planned
+    region, rest = derived
     if any(inputs[i] is None for i in rest.inputs):
         return  # it also reads a value that the kernel has kept for itself
     given = [*(inputs[i] for i in rest.inputs), node]
@@ -111,9 +111,9 @@ def _record(
     first.scalars = [scalars[i] for i in rest.scalars]
     values = [x.value for x in given]
     first.versions = tuple([(values[i], values[i].version) for i in call.saves(needs)])
-    for each in others:
-        each.call, each.index, each.source = call, 0, first
-        first._know(each)
+    for other in others:
+        other.call, other.index, other.source = call, 0, first
+        first._know(other)
 
 
 def _hand_over(owner: Node, node: Node) -> None:
@@ -122,8 +122,8 @@ def _hand_over(owner: Node, node: Node) -> None:
     others = owner.results()[1:]
     node.take_over(owner)
     node.index, node.number, node.value = index, number, value
-    for each in others:
-        if each is not node:
-            each.source = node
-            node._know(each)
+    for other in others:
+        if other is not node:
+            other.source = node
+            node._know(other)
     owner._others = ()

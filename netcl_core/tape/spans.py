@@ -38,13 +38,13 @@ def note_span(
     operands: Sequence[Any],
     attrs: Mapping[str, Any],
     first: int,
-    found: Any,
+    result: Any,
 ) -> None:
     """Note a call in its trace, unless it takes host data or gives what is no tensor."""
     known = [None if x is None else context.known(x) for x in operands]
     if any(x is not None and node is None for x, node in zip(operands, known, strict=True)):
         return
-    values = found if isinstance(found, tuple) else (found,)
+    values = result if isinstance(result, tuple) else (result,)
     results = tuple([node for node in map(context.known, values) if node is not None])
     if len(results) == len(values):
         context.spans.append(Span(op, tuple(known), attrs, first, results, context.cuts))

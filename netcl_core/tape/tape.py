@@ -5,9 +5,8 @@ from __future__ import annotations
 import gc
 from typing import Any, final
 
-from netcl_core.tape.dot import dot
+from netcl_core import plugins
 from netcl_core.tape.node import Node, leaf_node, next_number
-from netcl_core.tape.recorded import recorded_graph
 from netcl_core.tape.reverse import run_backward
 from netcl_core.tape.state import Entries, process, thread
 from netcl_core.tensors.arguments import lenient
@@ -85,13 +84,13 @@ class Tape:
 
         >>> with ag.Tape() as tape:
         ...     y = ag.tensor([1.0], requires_grad=True) * 2
-        >>> print(tape.to_dot())  # for `dot -Tsvg`
-        digraph tape {...[label="mul\\n(1,) float32"...
+        >>> "t1 = mul(leaf 0, 2)" in tape.to_dot()  # for `dot -Tsvg`
+        True
 
-        The name of a value is `leaf`, `constant` or that of its op; its tooltip is the user's line.
-        docs/gradients.md draws the same with more to read, as SVG.
+        netcl-plugin-tools draws it; docs/gradients.md shows the drawing.
         """
-        return dot(recorded_graph(self.nodes))
+        drawn: str = plugins.namespace("tapes", "Tape.to_dot").tape_dot(self)
+        return drawn
 
     def backward(self, loss: Any, grad: Any = None, retain_graph: bool = False) -> None:
         """Compute the gradients of the leaves of `loss`; see `netcl_core.autograd.backward`."""

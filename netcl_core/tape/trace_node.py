@@ -122,18 +122,18 @@ class TraceNode:
     def resized(self, sizes: Mapping[int, int]) -> TraceNode:
         """The same node with other sizes, for readers; it reads from the same nodes."""
         shape = tuple([sizes.get(size, size) for size in self._shape])
-        made = TraceNode(self.op_name, self.inputs, shape, self.dtype, self.attrs, self.device)
-        made.call, made.scalars, made.tensor = self.call, self.scalars, self.tensor
-        made.cut, made.is_result, made.frame = self.cut, self.is_result, self.frame
-        made.number, made.requires_grad, made.pick = self.number, self.requires_grad, self.pick
-        made.replaced = self.replaced
-        return made
+        node = TraceNode(self.op_name, self.inputs, shape, self.dtype, self.attrs, self.device)
+        node.call, node.scalars, node.tensor = self.call, self.scalars, self.tensor
+        node.cut, node.is_result, node.frame = self.cut, self.is_result, self.frame
+        node.number, node.requires_grad, node.pick = self.number, self.requires_grad, self.pick
+        node.replaced = self.replaced
+        return node
 
     @property
     def version(self) -> int:
         """Ends the trace: data can be changed in place between the calls."""
-        found: int = self._operand("version").value.version
-        return found
+        version: int = self._operand("version").value.version
+        return version
 
     def alias(self, shape: tuple[int, ...]) -> Any:
         """What `detach()` asks for: the same value, through which no gradient flows."""

@@ -107,15 +107,15 @@ class TracingContext:
 
     def _symbol(self, node: TraceNode) -> Node:
         """What the function gets for a new node."""
-        made = self.symbols[self.add(node).number] = Node(node)  # type: ignore[arg-type]
-        return made  # its value stands where a Tensor would
+        symbol = self.symbols[self.add(node).number] = Node(node)  # type: ignore[arg-type]
+        return symbol  # its value stands where a Tensor would
 
     def symbol_of(self, node: TraceNode) -> Node:
         """What the function has for a node, or had."""
-        found = self.symbols.get(node.number)
-        if found is None:
-            found = self.symbols[node.number] = Node(node)  # type: ignore[arg-type]
-        return found
+        symbol = self.symbols.get(node.number)
+        if symbol is None:
+            symbol = self.symbols[node.number] = Node(node)  # type: ignore[arg-type]
+        return symbol
 
     def interrupt(self, op: str, reason: str) -> None:
         """The trace cannot go on: run what was taken down, or raise TraceBreak."""
@@ -238,18 +238,18 @@ class TracingContext:
             self.interrupt(call.name, "it reads a view of a tensor that was overwritten")
             return None
         inputs = [self.node_of(x) for x in operands]
-        made = self._noted(call.name, inputs, call.results[0], call.device, attrs)
-        made.call = call
-        made.scalars = tuple(scalars)
+        node = self._noted(call.name, inputs, call.results[0], call.device, attrs)
+        node.call = call
+        node.scalars = tuple(scalars)
         if len(call.results) == 1:
-            return self._symbol(made)
-        made.requires_grad = not made.cut and any(x.requires_grad for x in inputs)
-        self.add(made)
-        return [self._result(made, i, result) for i, result in enumerate(call.results)]
+            return self._symbol(node)
+        node.requires_grad = not node.cut and any(x.requires_grad for x in inputs)
+        self.add(node)
+        return [self._result(node, i, result) for i, result in enumerate(call.results)]
 
-    def _result(self, made: TraceNode, index: int, result: Spec) -> Node:
+    def _result(self, maker: TraceNode, index: int, result: Spec) -> Node:
         """One of several results of a call."""
-        node = self._noted(made.op_name, [made], result, made.device)
+        node = self._noted(maker.op_name, [maker], result, maker.device)
         node.pick = index
         return self._symbol(node)
 
@@ -275,10 +275,10 @@ class TracingContext:
 def owner_of(node: TraceNode) -> TraceNode:
     """The node whose memory a node may lie in: that of which it is a view, else itself."""
     while node.inputs:
-        made = node if node.pick is None else node.inputs[0]
-        if made.call is not None and not made.call.view:
+        maker = node if node.pick is None else node.inputs[0]
+        if maker.call is not None and not maker.call.view:
             break
-        node = made.inputs[0]
+        node = maker.inputs[0]
     return node
 
 

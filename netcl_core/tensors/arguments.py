@@ -112,12 +112,12 @@ def renaming(who: str, parameters: Mapping[str, Any] | tuple[str, ...]) -> Renam
     }
 
     def renamed(given: dict[str, Any]) -> dict[str, Any]:
-        found = {known.get(name, name): value for name, value in given.items()}
-        if len(found) < len(given):
+        named = {known.get(name, name): value for name, value in given.items()}
+        if len(named) < len(given):
             twice = next(name for name in given if known.get(name, name) in {*given} - {name})
             text = f"{twice} and {known.get(twice, twice)} were given"
             raise ArgumentError(message(who, text, "one of them"))
-        return found if ours.issuperset(found) else _settled(who, ours, found)
+        return named if ours.issuperset(named) else _settled(who, ours, named)
 
     return renamed
 

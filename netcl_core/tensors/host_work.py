@@ -24,7 +24,7 @@ def on_host(run: Callable[..., None], inputs: Sequence[Tensor], outputs: Sequenc
     place; a capture takes the work down. It is
     for the NumPy path: on an OpenCL device, whose kernels do this, outputs begin undefined.
     """
-    forms = [(each.shape, DTYPES[each.dtype].numpy) for each in (*inputs, *outputs)]
+    forms = [(tensor.shape, DTYPES[tensor.dtype].numpy) for tensor in (*inputs, *outputs)]
     with written_back(outputs) as targets:
-        given, filled = [each.buffer for each in inputs], [each.buffer for each in targets]
+        given, filled = [tensor.buffer for tensor in inputs], [tensor.buffer for tensor in targets]
         stream_of(outputs[0].device).host_call(run, given, filled, forms)

@@ -12,7 +12,6 @@ from netcl_core.hardware.device_table import get_device
 from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.samplers import SAMPLERS
 
 
 def _cast(dtype: str) -> Callable[[Any], Any]:
@@ -50,13 +49,13 @@ def _view(x: Any, *shape: Any, size: Any = ()) -> Any:
     if len(shape) == 1 and isinstance(shape[0], str):
         remedy = "Use astype to convert the values"
         raise ArgumentError(message("view", f"the dtype {shape[0]!r}", "sizes", remedy))
-    made = x.reshape(*shape, shape=size)
+    viewed = x.reshape(*shape, shape=size)
     own = x.value.geometry
-    if own is not None and made.value.geometry is None and own.reshaped(made.shape) is None:
-        given = f"{made.shape} for shape {x.shape} and strides {own.strides}"
+    if own is not None and viewed.value.geometry is None and own.reshaped(viewed.shape) is None:
+        given = f"{viewed.shape} for shape {x.shape} and strides {own.strides}"
         expected = "a shape whose elements lie at equal distances"
         raise ShapeError(message("view", given, expected, "Use reshape(...), which copies"))
-    return made
+    return viewed
 
 
 def _geometry(x: Any) -> Geometry:
@@ -141,5 +140,4 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "view": _view,
     "where": _where,
     "zero_": _zero,
-    **SAMPLERS,
 }

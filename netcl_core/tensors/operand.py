@@ -291,7 +291,7 @@ class Operand(metaclass=OperandType):
         if not value.is_alias:
             return None
         storage = value.storage
-        if storage.base is self or not any(each is self for each in storage.members()):
+        if storage.base is self or not any(member is self for member in storage.members()):
             return None
         return value.whole() if storage.base is None else storage.base
 
@@ -323,14 +323,14 @@ class Operand(metaclass=OperandType):
         copy = options.pop("copy", False)
         device, dtype = device_and_dtype(*target, **options)
         moved = self if device is None else functions["to_device"](self, device)
-        found = moved if dtype is None else moved.astype(dtype)
-        return functions["clone"](self) if copy and found is self else found
+        converted = moved if dtype is None else moved.astype(dtype)
+        return functions["clone"](self) if copy and converted is self else converted
 
     def reshape(self, *sizes: Any, shape: Any = ()) -> Any:
         """The same elements in another shape: `reshape(2, 3)` or `reshape((2, 3))`."""
         given = sizes or shape
-        found = given[0] if len(given) == 1 and isinstance(given[0], Sequence) else given
-        return functions["reshape"](self, tuple(found))
+        shape_given = given[0] if len(given) == 1 and isinstance(given[0], Sequence) else given
+        return functions["reshape"](self, tuple(shape_given))
 
     @property
     def T(self) -> Any:  # noqa: N802 - NumPy's name

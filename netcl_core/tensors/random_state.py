@@ -116,9 +116,9 @@ class Generator(np.random.Generator):
 
 
 def _restored(state: Array) -> Generator:
-    made = Generator()
-    made.set_state(state)
-    return made
+    generator = Generator()
+    generator.set_state(state)
+    return generator
 
 
 default_generator: Final = Generator()
@@ -240,11 +240,11 @@ def random_state(device: Device, generator: Generator | None = None) -> Tensor:
     if _thread.notes is not None:
         _thread.notes.append(state)
     with uncaptured():
-        made = Tensor.from_host(state.numbers, device)
+        tensor = Tensor.from_host(state.numbers, device)
     if _thread.again is None:
         on_replay(state.draw)
-    on_replay(lambda: stream_of(device).write(made.buffer, state.numbers, _STATE))
-    return made
+    on_replay(lambda: stream_of(device).write(tensor.buffer, state.numbers, _STATE))
+    return tensor
 
 
 def _again() -> Drawn:

@@ -56,9 +56,9 @@ def from_buffer(data: Any, device: str | Device | None = None) -> Tensor:
         cl = opencl_module()
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
         buffer = cl.Buffer(target.context, flags, hostbuf=buffer)
-    made = Tensor(buffer, array.shape, name, target)
-    made.is_alias = True
-    return made
+    tensor = Tensor(buffer, array.shape, name, target)
+    tensor.is_alias = True
+    return tensor
 
 
 def from_dlpack(source: Any, device: str | Device | None = None) -> Tensor:

@@ -80,8 +80,8 @@ class Storage:
 
     def members(self) -> list[Any]:
         """The living operands that are known to share the memory: the base and its views."""
-        found = [self.base, *(each() for each in self._views)]
-        return [each for each in found if each is not None]
+        members = [self.base, *(each() for each in self._views)]
+        return [each for each in members if each is not None]
 
     def nbytes(self) -> int:
         """The size in bytes."""
@@ -123,9 +123,9 @@ def written_back(tensors: Sequence[Any]) -> Iterator[list[Any]]:
     """
     plain = [x if x.geometry is None else x.duplicate() for x in tensors]
     yield plain
-    for x, made in zip(tensors, plain, strict=True):
-        if made is not x:
-            made.copy_into(x.value)
+    for x, copy in zip(tensors, plain, strict=True):
+        if copy is not x:
+            copy.copy_into(x.value)
 
 
 def _copied(
@@ -142,5 +142,5 @@ def strided(flat: Any, geometry: Geometry | None, shape: Sequence[int]) -> Any:
     """The elements of a flat array at the places of a geometry, as a view of it."""
     if geometry is None:
         return flat.reshape(shape)
-    steps = [each * flat.itemsize for each in geometry.strides]
+    steps = [stride * flat.itemsize for stride in geometry.strides]
     return np.lib.stride_tricks.as_strided(flat[geometry.offset :], geometry.shape, steps)

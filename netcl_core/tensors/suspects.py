@@ -36,7 +36,7 @@ def check_at_nan(check: Callable[[Sequence[Any]], None], operands: Sequence[Any]
 
     Only the last one counts, and it keeps no tensor alive.
     """
-    _waiting.check = check, [weakref.ref(each) for each in operands]
+    _waiting.check = check, [weakref.ref(operand) for operand in operands]
 
 
 def look(array: Array) -> None:

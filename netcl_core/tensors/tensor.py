@@ -22,7 +22,7 @@ from netcl_core.errors import (
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device, get_device
 from netcl_core.runtime.geometry import Geometry, Shape, dense
-from netcl_core.runtime.recording import note_change, recordings, refuse_reading
+from netcl_core.runtime.recording import captures, note_change, refuse_reading
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
@@ -144,7 +144,7 @@ class Tensor(Operand):
         been changed since; else it is read once and remembered.
         """
         told()
-        if recordings:
+        if captures:
             refuse_reading("the host asks for the range of a tensor's values")
         known = self._known_range()
         if known is None:
@@ -195,10 +195,10 @@ class Tensor(Operand):
         array = host_array(array_like, dtype)
         name = dtype_name(array.dtype, "tensor")
         check_dtype(name, target)
-        made = Tensor(stream_of(target).upload(array, DTYPES[name]), array.shape, name, target)
+        tensor = Tensor(stream_of(target).upload(array, DTYPES[name]), array.shape, name, target)
         if array.size and array.dtype.kind in "iu":
-            made._remember_range(array)
-        return made.requires_grad_(requires_grad)
+            tensor._remember_range(array)
+        return tensor.requires_grad_(requires_grad)
 
     @classmethod
     def empty(cls, *size: Any, **options: Any) -> Tensor:
@@ -235,9 +235,9 @@ class Tensor(Operand):
         array([7, 7])
         """
         name = dtype_name(dtype if dtype is not None else host_array(value, None).dtype, "full")
-        made = cls._empty(normalize_shape(shape), name, device)
-        stream_of(made.device).fill(made.buffer, made.size, DTYPES[name], value)
-        return made.requires_grad_(requires_grad)
+        tensor = cls._empty(normalize_shape(shape), name, device)
+        stream_of(tensor.device).fill(tensor.buffer, tensor.size, DTYPES[name], value)
+        return tensor.requires_grad_(requires_grad)
 
     @classmethod
     def zeros(cls, *size: Any, **options: Any) -> Tensor:
@@ -313,15 +313,15 @@ class Tensor(Operand):
 
     def alias(self, shape: Shape) -> Tensor:
         """A tensor of another shape, of as many elements, on the same memory."""
-        made = Tensor(self.buffer, shape, self.dtype, self.device)
-        made._storage, made.is_alias = self.storage, True
-        return made
+        tensor = Tensor(self.buffer, shape, self.dtype, self.device)
+        tensor._storage, tensor.is_alias = self.storage, True
+        return tensor
 
     def whole(self) -> Tensor:
         """All of the memory, in the shape of the first tensor on it."""
-        made = Tensor(self.memory, self.storage.shape, self.dtype, self.device)
-        made._storage, made.is_alias = self.storage, True
-        return made
+        tensor = Tensor(self.memory, self.storage.shape, self.dtype, self.device)
+        tensor._storage, tensor.is_alias = self.storage, True
+        return tensor
 
     def viewed(self, geometry: Geometry, in_order: bool | None = None) -> Tensor:
         """The elements of this tensor's memory at the places that a geometry names.
@@ -332,11 +332,11 @@ class Tensor(Operand):
         if in_order is None:
             in_order = geometry == dense(geometry.shape)
         if in_order and geometry.size == storage.size:
-            made = Tensor(self.memory, geometry.shape, self.dtype, self.device)
+            view = Tensor(self.memory, geometry.shape, self.dtype, self.device)
         else:
-            made = View(self.memory, geometry, self.dtype, self.device)
-        made._storage, made.is_alias = storage, True
-        return made
+            view = View(self.memory, geometry, self.dtype, self.device)
+        view._storage, view.is_alias = storage, True
+        return view
 
     def mark_changed(self) -> None:
         """Note that the memory was changed in place, so that a stale graph is noticed."""
@@ -345,7 +345,7 @@ class Tensor(Operand):
             self._version += 1
         else:
             self._storage.version += 1
-        if recordings:
+        if captures:
             note_change(self)
 
     def copy_(self, source: Any) -> Tensor:
@@ -396,9 +396,9 @@ class Tensor(Operand):
 
     def duplicate(self) -> Tensor:
         """A copy with a buffer of its own."""
-        made = Tensor._empty(self.shape, self.dtype, self.device)
-        copy_elements(self, made)
-        return made
+        copy = Tensor._empty(self.shape, self.dtype, self.device)
+        copy_elements(self, copy)
+        return copy
 
     def leave_memory(self) -> None:
         """Have a copy of the elements from now on, and share nothing."""
@@ -409,14 +409,14 @@ class Tensor(Operand):
         return self.alias(self.shape).requires_grad_(self.requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        made = memo[id(self)] = self.duplicate()
-        return made.requires_grad_(self.requires_grad)
+        copy = memo[id(self)] = self.duplicate()
+        return copy.requires_grad_(self.requires_grad)
 
     @staticmethod
     def from_buffer(data: Any, device: str | Device | None = None) -> Tensor:
         """A tensor on the memory of an array: `nc.from_buffer`."""
-        made: Tensor = functions["from buffer"](data, device)
-        return made
+        tensor: Tensor = functions["from buffer"](data, device)
+        return tensor
 
     def __dlpack__(self, **options: Any) -> Any:
         return functions["to dlpack"](self, **options)

@@ -11,7 +11,7 @@ from netcl_plugin_kit import testing
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import amp, autodiff, data, nn, optim, serialization
+from netcl_core import amp, autodiff, capture, data, nn, optim, patterns, serialization
 from netcl_core.autograd import AutogradPrimitive, ops
 from netcl_core.codegen.primitives import REQUIRED
 from netcl_core.plugins.registry import registry
@@ -31,6 +31,8 @@ PLACES = {
     "netcl_core.data": (data, "Data sets and loaders, `netcl_core.utils.data` as well."),
     "netcl_core.amp": (amp, "Mixed precision."),
     "netcl_core.autodiff": (autodiff, "GradManager and checkpoints."),
+    "netcl_core.capture": (capture, "Captured graphs; `ag` hands them out, too."),
+    "netcl_core.patterns": (patterns, "Training patterns; `ag` hands them out, too."),
     "netcl_core.plugins": (nc.plugins, "What is installed, and who serves an op."),
     "netcl_plugin_kit.testing": (
         testing,

@@ -43,6 +43,8 @@ _NOTES: Final = "ENGINE_FAULT_NOTES"
 _SOURCES: Final = {
     "netcl_market": "plugins/netcl-market/src",
     "netcl_plugin_amp": "plugins/netcl-plugin-amp/src",
+    "netcl_plugin_capture": "plugins/netcl-plugin-capture/src",
+    "netcl_plugin_patterns": "plugins/netcl-plugin-patterns/src",
 }
 
 
@@ -86,8 +88,8 @@ inputs-of-given-away apply ops/operator_call.py
 - return tuple(range(len(inputs))) if again else self.reads(needs)
 + return self.reads(needs)
 cast-without-mode apply netcl_plugin_amp/casting.py
-- key = (id(leaf), dtype, mode, recordings.get(get_ident()) if recordings else None)
-+ key = (id(leaf), dtype, recordings.get(get_ident()) if recordings else None)
+- key = (id(leaf), dtype, mode, captures.get(get_ident()) if captures else None)
++ key = (id(leaf), dtype, captures.get(get_ident()) if captures else None)
 cast-of-old-version apply netcl_plugin_amp/casting.py
 - if known is None or known[1] != leaf.version:
 + if known is None:
@@ -109,30 +111,30 @@ scope-entered-twice reverse tape/state.py
 hooked-in-place reverse ops/in_place.py
 - leave_hooks(x, old)
 + leave_hooks(x, x)
-gradients-of-failed capture jit/capture.py
+gradients-of-failed capture netcl_plugin_capture/capture.py
 - for leaf, gradient in [*made.leaves.values(), *self._dropped]:
 + for leaf, gradient in [*self._dropped, *made.leaves.values()]:
 second-backward capture runtime/recording.py
-- return leaf.grad is not None and not found.made(leaf.grad.value.memory)
+- return leaf.grad is not None and not capture.made(leaf.grad.value.memory)
 + return leaf.grad is not None
-host-data-shared capture runtime/recording.py
+host-data-shared capture netcl_plugin_capture/recording.py
 - kept = np.array(array, dtype.numpy, copy=True, order="C")
 + kept = np.asarray(array, dtype.numpy, order="C")
-bytes-of-fill capture runtime/opencl_replay.py
+bytes-of-fill capture netcl_plugin_capture/opencl_replay.py
 - nbytes, fill = command.size * command.dtype.itemsize, opencl_module().enqueue_fill_buffer
 + nbytes, fill = command.size, opencl_module().enqueue_fill_buffer
-output-as-input capture jit/graph_inputs.py
+output-as-input capture netcl_plugin_capture/graph_inputs.py
 - elif self.uses is None or identity(buffer) in copied:
 + elif self.uses is None:
-input-put-back capture jit/graph_inputs.py
+input-put-back capture netcl_plugin_capture/graph_inputs.py
 - return self.current is not before
 + return self.current is not self.buffer
 key-without-choice keys jit/jit.py
-- return key, mode, thread.chosen, amp, self.patterns.version
-+ return key, mode, amp, self.patterns.version
+- return key, mode, thread.chosen, amp, version
++ return key, mode, amp, version
 key-without-device keys jit/jit.py
-- return key, mode, thread.chosen, amp, self.patterns.version, default_device()
-+ return key, mode, thread.chosen, amp, self.patterns.version
+- return key, mode, thread.chosen, amp, version, default_device()
++ return key, mode, thread.chosen, amp, version
 key-without-length keys jit/arguments.py
 - key += (kind, len(x))
 + key.append(kind)
@@ -157,7 +159,7 @@ attribute-that-hides guards jit/guards.py
 array-made-writeable guards jit/guarded_values.py
 - return not self._source.flags.writeable
 + return True
-second-name guards jit/patterns/pattern_nodes.py
+second-name guards netcl_plugin_patterns/pattern_nodes.py
 - op, commutative = primitive.alias_of or op, primitive.commutative
 + commutative = primitive.commutative
 editable-when-strict lock netcl_market/lock_verification.py

@@ -119,8 +119,9 @@ def test_what_is_written(kind: str) -> None:
     package = folder / "src" / "netcl_plugin_tulip_bulb"
     table = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert table["authors"] == [{"name": 'Carl "L" Linné'}]
-    policies = ["netcl-plugin-amp>=0.1,<0.2"] if kind == "amp-policy" else []
-    assert table["dependencies"] == [f"netcl-core>={nc.__version__},<0.2", *policies]
+    owner = {"amp-policy": "amp", "pattern": "patterns"}.get(kind)
+    records = [f"netcl-plugin-{owner}>=0.1,<0.2"] if owner else []
+    assert table["dependencies"] == [f"netcl-core>={nc.__version__},<0.2", *records]
     assert 'Carl "L" Linné' in (folder / "LICENSE").read_text(encoding="utf-8")
     template = package / "templates" / "tulip_bulb.cl.j2"
     assert template.is_file() == ("templates" in SCAFFOLDS[kind].keys)

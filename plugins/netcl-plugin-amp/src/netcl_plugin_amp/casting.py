@@ -14,7 +14,8 @@ from typing import Any, TypeAlias, final
 from netcl_core import DTYPES, Device, Tensor, is_grad_enabled, promote
 from netcl_core.autograd import as_operand
 from netcl_core.errors import PluginError, coded, message
-from netcl_core.inspect.recorded import Casts, Entries, cast, held, recordings, thread
+from netcl_core.inspect.captures import captures
+from netcl_core.inspect.recorded import Casts, Entries, cast, held, thread
 from netcl_core.plugins.protocol import how_to_get, registry
 from netcl_plugin_amp.policy import AmpPolicy, Rule
 
@@ -88,7 +89,7 @@ class Casting:
         leaf = x.value
         if not leaf.requires_grad:  # a leaf's Tensor says so, a result's does not
             return cast(x, dtype, "autocast")
-        key = (id(leaf), dtype, mode, recordings.get(get_ident()) if recordings else None)
+        key = (id(leaf), dtype, mode, captures.get(get_ident()) if captures else None)
         known = self._leaves.get(key)
         if known is None or known[1] != leaf.version:
             known = self._leaves[key] = leaf, leaf.version, cast(x, dtype, "autocast")

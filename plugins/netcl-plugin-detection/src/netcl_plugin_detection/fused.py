@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from netcl_plugin_losses.arguments import FLOATING, alike, non_negative
+from netcl_plugin_patterns import Captured, MatchedOp, TrainingPattern
 
 import netcl_core.autograd as ag
-from netcl_core.autograd import Captured, MatchedOp, TrainingPattern
 from netcl_plugin_detection.one_pass import OPERANDS, TEMPLATE, weighted_sum
 
 WHO: Final = "fused_weighted_bce_smooth_l1_loss"

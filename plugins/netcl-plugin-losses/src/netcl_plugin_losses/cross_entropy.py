@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from netcl_plugin_patterns import Captured, MatchedOp, TrainingPattern
+
 import netcl_core.autograd as ag
 from netcl_core import Tensor
-from netcl_core.autograd import Captured, MatchedOp, Saved, TrainingPattern
+from netcl_core.autograd import Saved
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_losses.arguments import FLOATING, checked, floating, reduce
 from netcl_plugin_losses.class_loss import class_loss

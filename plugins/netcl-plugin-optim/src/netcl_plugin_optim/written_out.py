@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
+from netcl_plugin_patterns import TrainingPattern
+
 from netcl_core import DTYPES
-from netcl_core.autograd import AutogradPrimitive, TrainingPattern
+from netcl_core.autograd import AutogradPrimitive
 
 NAME: Final = "adamw"
 _TEMPLATES: Final = ("adam_mean", "adam_square", "adamw_parameter")

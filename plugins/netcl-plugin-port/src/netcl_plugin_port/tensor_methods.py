@@ -8,6 +8,7 @@ from typing import Any, Final
 import netcl_core as nc
 from netcl_core import DTYPES, lenient
 from netcl_core.errors import ShapeError, message
+from netcl_plugin_port.samplers import SAMPLERS
 
 
 def _cuda(x: Any, device: Any = None) -> Any:
@@ -116,6 +117,7 @@ def _fill_diagonal(x: Any, fill_value: Any, wrap: bool = False) -> Any:
 
 #: Name -> a function of the tensor, or a property.
 METHODS: Final[dict[str, Any]] = {
+    **SAMPLERS,
     "apply_": _apply,
     "byte": _cast("uint8"),
     "char": _cast("int8"),

@@ -10,21 +10,20 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from netcl_plugin_patterns import Captured, MatchedOp, TrainingPattern
+
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import (
     NO_SLOTS,
     SUM,
-    Captured,
     Implementation,
-    MatchedOp,
     Operator,
     Request,
     Requirements,
     RowTeams,
     Saved,
-    TrainingPattern,
     composite,
     reduction_kernels,
     row_teams,

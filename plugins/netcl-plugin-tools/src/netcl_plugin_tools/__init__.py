@@ -18,10 +18,11 @@ __all__ = ["plugin", "tape_svg"]
 
 
 class ToolsPlugin:
-    """Adds the commands, and what measures settings on first use."""
+    """Adds the commands, what measures settings on first use, and what draws tapes."""
 
     @hookimpl
     def netcl_register_namespaces(self, registry: Any) -> None:
+        registry.add("tapes", "netcl_plugin_tools.graph.tape_svg")
         registry.add("tuning", "netcl_plugin_tools.tune.first_use")
         registry.add("profiler", "netcl_plugin_tools.profiler")
 

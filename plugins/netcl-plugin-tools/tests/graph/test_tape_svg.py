@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from drawings import SVG
 from netcl_plugin_tools import tape_svg
+from netcl_plugin_tools.graph.recorded import recorded_graph
 from netcl_plugin_tools.graph.repeated import repeated
 from netcl_plugin_tools.graph.tape_graph import TapeGraph, tape_graph
 
@@ -20,7 +21,6 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.cli import main
 from netcl_core.errors import ArgumentError
-from netcl_core.tape.recorded import recorded_graph
 
 FILE = """
 import numpy as np

@@ -15,19 +15,17 @@ import numpy as np
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import (
     NO_SLOTS,
-    Captured,
     Implementation,
-    MatchedOp,
     Operator,
     Request,
     Requirements,
     RowTeams,
     Saved,
-    TrainingPattern,
     composite,
     row_teams,
 )
 from netcl_core.errors import ShapeError, message
+from netcl_plugin_patterns import Captured, MatchedOp, TrainingPattern
 
 NAME = "gated_rms_norm"
 ROWS = "gated_rms_norm_rows"

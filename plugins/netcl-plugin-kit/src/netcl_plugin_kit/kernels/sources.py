@@ -16,9 +16,10 @@ from netcl_core.inspect.choices import missing
 from netcl_core.inspect.data import category_of_scalar, check_dtype
 from netcl_core.inspect.expressions import split_attrs
 from netcl_core.inspect.recorded import OperatorCall, thread
-from netcl_core.inspect.sources import Plan, Signature, call_for, record_region
+from netcl_core.inspect.sources import Plan, Signature, record_region
 from netcl_core.inspect.streams import HostBound
 from netcl_core.plugins.protocol import Row, registry
+from netcl_plugin_kit.kernels.dry_calls import call_for
 from netcl_plugin_kit.why.decisions import explain, explain_call
 
 OPENCL: Final = "OpenCL C"

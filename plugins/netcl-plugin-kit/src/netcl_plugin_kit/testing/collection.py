@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
+from netcl_plugin_patterns import TrainingPattern
+
 from netcl_core import Device, plugins
-from netcl_core.autograd import AutogradPrimitive, TrainingPattern
+from netcl_core.autograd import AutogradPrimitive
 from netcl_core.errors import PluginError, message
 from netcl_core.inspect.choices import unfit
 from netcl_core.plugins.protocol import (

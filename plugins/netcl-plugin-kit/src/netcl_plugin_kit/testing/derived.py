@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from netcl_plugin_patterns import TrainingPattern
 
 from netcl_core import get_device
-from netcl_core.autograd import AutogradPrimitive, TrainingPattern
+from netcl_core.autograd import AutogradPrimitive
 from netcl_core.errors import NetclError
 from netcl_core.inspect.expressions import REQUIRED, split_attrs
 from netcl_plugin_kit.testing.cases import Case

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from netcl_core.autograd import Captured, MatchedOp, Operator, TrainingPattern
+from netcl_plugin_patterns import Captured, Graph, MatchedOp, TrainingPattern
+from netcl_plugin_patterns.rows import OwnRows
+
+from netcl_core.autograd import Operator
 from netcl_core.errors import RegistrationError, message
 from netcl_core.inspect.choices import functions
-from netcl_core.inspect.programs import Graph, Jitted, OwnRows
+from netcl_core.inspect.programs import Jitted
 from netcl_core.plugins.protocol import Row, registry
 
 #: `(op, value) -> value` of each op of a group as it is computed.

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+from netcl_plugin_patterns import Captured, Graph, MatchedOp
 
-from netcl_core.autograd import AutogradPrimitive, Captured, MatchedOp, Operator
+from netcl_core.autograd import AutogradPrimitive, Operator
 from netcl_core.inspect.data import Array
 from netcl_core.inspect.expressions import REQUIRED
-from netcl_core.inspect.programs import Graph
 from netcl_core.plugins.protocol import registry
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.groups import function_of

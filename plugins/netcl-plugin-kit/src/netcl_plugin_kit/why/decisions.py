@@ -11,7 +11,6 @@ from netcl_core import Device, Spec, default_device, get_device
 from netcl_core.autograd import Operator, Request
 from netcl_core.inspect.choices import DECOMPOSITION, missing, resolve
 from netcl_core.inspect.recorded import OperatorCall, thread
-from netcl_core.inspect.sources import call_for
 from netcl_core.plugins.protocol import (
     KINDS,
     REGISTERED,
@@ -21,6 +20,7 @@ from netcl_core.plugins.protocol import (
     decide,
     registry,
 )
+from netcl_plugin_kit.kernels.dry_calls import call_for
 
 
 @final

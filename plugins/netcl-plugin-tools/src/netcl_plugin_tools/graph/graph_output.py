@@ -18,10 +18,11 @@ from netcl_core.autograd import Tape, jit_compile
 from netcl_core.cli import print_json, print_table
 from netcl_core.errors import FusionError, NetclError, message
 from netcl_core.inspect.programs import Jitted, traced
-from netcl_core.inspect.recorded import Target, recorded_graph, target_of
+from netcl_core.inspect.recorded import Target, target_of
 from netcl_plugin_tools.graph import names
 from netcl_plugin_tools.graph.dot import to_dot, to_svg
 from netcl_plugin_tools.graph.graph import Graph, GraphNames, graph_of
+from netcl_plugin_tools.graph.recorded import recorded_graph
 from netcl_plugin_tools.graph.repeated import repeated
 from netcl_plugin_tools.graph.tape_graph import TapeGraph, lines, tape_graph
 from netcl_plugin_tools.graph.target import (

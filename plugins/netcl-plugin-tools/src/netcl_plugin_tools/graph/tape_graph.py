@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 from netcl_core.autograd import Node
-from netcl_core.inspect.recorded import (
-    FusedOperatorCall,
-    OperatorCall,
-    RecordedCall,
-    RecordedGraph,
-    RegionCall,
-    Target,
-    line_of,
-)
+from netcl_core.inspect.recorded import FusedOperatorCall, OperatorCall, RegionCall, Target, line_of
 from netcl_plugin_tools.graph.drawing import (
     KINDS,
     DrawnOp,
@@ -26,6 +18,7 @@ from netcl_plugin_tools.graph.drawing import (
     number_text,
     op_text,
 )
+from netcl_plugin_tools.graph.recorded import RecordedCall, RecordedGraph
 
 
 @final

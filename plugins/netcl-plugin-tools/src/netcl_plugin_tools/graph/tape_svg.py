@@ -1,4 +1,4 @@
-"""tape_svg: what was recorded for the gradients, as a drawing."""
+"""What was recorded for the gradients, as a drawing: in SVG, or as text for Graphviz."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from netcl_core import Tensor
 from netcl_core.autograd import Node, Tape
 from netcl_core.errors import ArgumentError, message
-from netcl_core.inspect.recorded import nodes_behind, recorded_graph, target_of
-from netcl_plugin_tools.graph.dot import to_svg
+from netcl_core.inspect.recorded import target_of
+from netcl_plugin_tools.graph.dot import to_dot, to_svg
+from netcl_plugin_tools.graph.recorded import nodes_behind, recorded_graph
 from netcl_plugin_tools.graph.repeated import repeated
 from netcl_plugin_tools.graph.tape_graph import tape_graph
 
@@ -45,3 +46,8 @@ def tape_svg(
         raise ArgumentError(message("tape_svg", f"a {type(recorded).__name__}", "a Tape or a Node"))
     called = {target_of(value): name for name, value in (names or {}).items()}
     return to_svg(repeated(tape_graph(title, recorded_graph(nodes), called)))
+
+
+def tape_dot(tape: Tape) -> str:
+    """What a tape recorded, in Graphviz' language DOT: `Tape.to_dot`."""
+    return to_dot(tape_graph("tape", recorded_graph(tape.nodes), {}))

@@ -1,21 +1,15 @@
-"""Stand-ins: the call that an op would make for some shapes, with nothing computed."""
+"""Dry calls: what an op would call for some shapes, with nothing computed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import get_device
-from netcl_core.ops.composition import composed_call
-from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.ops.operator_function import as_operand
-from netcl_core.ops.operators import Operator
-from netcl_core.ops.user_errors import MISTAKES, names_an_op, raise_named
-from netcl_core.runtime.kernels import Spec
-from netcl_core.tensors.arguments import renaming
-from netcl_core.tensors.host_data import check_dtype
-from netcl_core.tensors.tensor import Tensor
+from netcl_core import Device, Spec, Tensor, get_device, renaming
+from netcl_core.autograd import Operator, as_operand
+from netcl_core.inspect.choices import MISTAKES, composed_call, names_an_op, raise_named
+from netcl_core.inspect.data import check_dtype
+from netcl_core.inspect.recorded import OperatorCall
 
 
 def call_for(

@@ -6,15 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Device, Tensor, get_device, host_array
 from netcl_core.errors import ReplayError, message
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import get_device
-from netcl_core.runtime.commands import Command, identity
-from netcl_core.runtime.recording import Check
-from netcl_core.runtime.stream import Stream, own_stream
-from netcl_core.tensors.host_data import Array, host_array
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.inspect.captures import Check
+from netcl_core.inspect.data import Array
+from netcl_core.inspect.streams import Stream, own_stream
+from netcl_plugin_capture.commands import Command, identity
 
 
 @final

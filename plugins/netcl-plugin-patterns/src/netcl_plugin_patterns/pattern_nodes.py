@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
-from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.codegen.region import PrimitiveStep
-from netcl_core.hardware.device import Device
-from netcl_core.jit.partition import is_leaf, live, region_of
-from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.plugins.registry import registry
-from netcl_core.tape.spans import Span
-from netcl_core.tape.trace_node import TraceNode
+from netcl_core import Device
+from netcl_core.autograd import AutogradPrimitive, TraceNode
+from netcl_core.inspect.programs import Span, is_leaf, live, region_of
+from netcl_core.inspect.recorded import OperatorCall
+from netcl_core.inspect.sources import PrimitiveStep
+from netcl_core.plugins.protocol import registry
 
 
 @final

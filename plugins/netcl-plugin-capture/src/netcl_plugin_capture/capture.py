@@ -14,19 +14,17 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, final
 
+from netcl_core import Device, Tensor, default_device, get_device
+from netcl_core.autograd import as_operand
 from netcl_core.errors import ReplayError, message
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import default_device, get_device
-from netcl_core.jit.graph_inputs import GraphInputs
-from netcl_core.jit.graph_outputs import assigned, mapped, operands_in
-from netcl_core.ops.operator_function import as_operand
-from netcl_core.runtime.commands import Command, LaunchCommand, identity
-from netcl_core.runtime.opencl_replay import OpenCLReplay
-from netcl_core.runtime.opencl_stream import OpenCLStream
-from netcl_core.runtime.recording import Recording, recording, refuse_in_capture
-from netcl_core.runtime.stream import own_stream, stream_of
-from netcl_core.tape.state import thread
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.inspect.captures import refuse_in_capture
+from netcl_core.inspect.recorded import thread
+from netcl_core.inspect.streams import OpenCLStream, own_stream, stream_of
+from netcl_plugin_capture.commands import Command, LaunchCommand, identity
+from netcl_plugin_capture.graph_inputs import GraphInputs
+from netcl_plugin_capture.graph_outputs import assigned, mapped, operands_in
+from netcl_plugin_capture.opencl_replay import OpenCLReplay
+from netcl_plugin_capture.recording import Recording, recording
 
 _EMPTY: Final = "nothing has been captured"
 

@@ -6,16 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from netcl_core.hardware.device import Device
-from netcl_core.jit.explanation import forward_sources
-from netcl_core.jit.jit import Jitted, traced
-from netcl_core.jit.patterns.records import TrainingPattern, wrong
-from netcl_core.jit.patterns.rewriting import Replacement
-from netcl_core.jit.patterns.rows import REGISTERED_ROWS, OwnRows, PatternRows
-from netcl_core.jit.program import Program
-from netcl_core.runtime.kernels import Spec
-from netcl_core.tape.trace_node import TraceNode
-from netcl_core.tape.traced_number import TracedNumber
+from netcl_core import Device, Spec
+from netcl_core.autograd import TraceNode
+from netcl_core.inspect.programs import Jitted, Program, TracedNumber, forward_sources, traced
+from netcl_plugin_patterns.records import TrainingPattern, wrong
+from netcl_plugin_patterns.rewriting import Replacement
+from netcl_plugin_patterns.rows import REGISTERED_ROWS, OwnRows, PatternRows
 
 
 @final

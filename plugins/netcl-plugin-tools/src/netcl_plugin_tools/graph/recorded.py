@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from netcl_core.tape.node import Node, Target, leaf_node, origin, target_of
+from netcl_core.autograd import Node
+from netcl_core.inspect.recorded import Target, leaf_node, origin, target_of
 
 
 @final

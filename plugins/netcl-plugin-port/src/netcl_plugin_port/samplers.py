@@ -9,10 +9,9 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, lenient
 from netcl_core.errors import AttributeValueError, DtypeError, message
-from netcl_core.tensors.arguments import lenient
-from netcl_core.tensors.functions import functions
+from netcl_core.inspect.choices import functions
 
 #: The whole numbers up to which a floating dtype has all, by the bits of its fraction.
 _EXACT: Final = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24, "float64": 2**53}

@@ -9,8 +9,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.hardware.device import opencl_module
-from netcl_core.runtime.commands import (
+from netcl_core.inspect.streams import (
+    Asked,
+    OpenCLStream,
+    fill_pattern,
+    memory_of,
+    opencl_module,
+)
+from netcl_plugin_capture.commands import (
     CallCommand,
     Command,
     CopyCommand,
@@ -18,8 +24,6 @@ from netcl_core.runtime.commands import (
     LaunchCommand,
     WriteCommand,
 )
-from netcl_core.runtime.memory import memory_of
-from netcl_core.runtime.opencl_stream import Asked, OpenCLStream, fill_pattern
 
 #: Gives the event of what it enqueued, or None.
 Prepared: TypeAlias = Callable[[], Any]

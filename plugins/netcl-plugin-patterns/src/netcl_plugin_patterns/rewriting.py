@@ -8,19 +8,17 @@ planner that fails costs nothing but its own group, which stays as it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, final
 
+from netcl_core import Tensor
+from netcl_core.autograd import TraceNode, TracingContext
 from netcl_core.errors import DeviceError, DtypeError, PluginError, ShapeError, coded, message
-from netcl_core.jit.partition import live
-from netcl_core.jit.patterns.matching import Match, Miss, depends, find
-from netcl_core.jit.patterns.pattern_nodes import Traced
-from netcl_core.plugins.registry import Row, registry, winner_of
-from netcl_core.plugins.resolution import decide
-from netcl_core.tape.state import casting_by
-from netcl_core.tape.trace_node import CONSTANT, RANDOM, TraceBreak, TraceNode
-from netcl_core.tape.tracing import TracingContext
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.inspect.programs import CONSTANT, RANDOM, Rewritten, TraceBreak, live
+from netcl_core.inspect.recorded import casting_by
+from netcl_core.plugins.protocol import Row, decide, registry, winner_of
+from netcl_plugin_patterns.matching import Match, Miss, depends, find
+from netcl_plugin_patterns.pattern_nodes import Traced
 
 #: Under this name NETCL_RANK ranks distributions for everything.
 _ANYTHING: Final = "*"
@@ -48,28 +46,6 @@ class Replacement:
         return (
             f"pattern {row.record.name} ({row.provider}) in place of {' -> '.join(self.match.ops)}"
         )
-
-
-@final
-@dataclass(eq=False, slots=True)
-class Rewritten:
-    """A trace after its patterns were applied.
-
-    Attributes:
-        nodes: All its nodes; numbers grow along it.
-        results: Those that the function returns.
-        applied: What was replaced, in the order of the groups.
-        misses: Where a pattern nearly fitted, and what failed.
-        sizes: The sizes that matchers and planners looked at.
-        written: How many ops the function itself has.
-    """
-
-    nodes: Sequence[TraceNode]
-    results: Sequence[TraceNode]
-    applied: list[Replacement] = field(default_factory=list)
-    misses: list[Miss] = field(default_factory=list)
-    sizes: set[int] = field(default_factory=set)
-    written: int = 0
 
 
 def rewritten(

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.dtypes import DTYPES
-from netcl_core.jit.patterns.pattern_nodes import Reading, Traced, TracedValue
-from netcl_core.jit.patterns.records import Captured, Graph, MatchedOp, TrainingPattern
-from netcl_core.plugins.registry import Row
-from netcl_core.tape.trace_node import CONSTANT, INPUT, RANDOM, TraceNode
-from netcl_core.tape.traced_number import TracedNumber
+from netcl_core import DTYPES
+from netcl_core.autograd import TraceNode
+from netcl_core.inspect.programs import CONSTANT, INPUT, RANDOM, TracedNumber
+from netcl_core.plugins.protocol import Row
+from netcl_plugin_patterns.pattern_nodes import Reading, Traced, TracedValue
+from netcl_plugin_patterns.records import Captured, Graph, MatchedOp, TrainingPattern
 
 Captures: TypeAlias = dict[str, Any]
 

@@ -11,10 +11,9 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
-from netcl_core.dtypes import Dtype
-from netcl_core.runtime.opencl_stream import Asked, Launch
-from netcl_core.runtime.signatures import read_only
-from netcl_core.runtime.stream import Stream
+from netcl_core.inspect.data import Dtype
+from netcl_core.inspect.sources import read_only
+from netcl_core.inspect.streams import Asked, Launch, Stream
 
 
 def identity(buffer: Any) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol, final
 
+from netcl_core import Device, PatternRegistrar
+from netcl_core.autograd import TraceNode, TracingContext
 from netcl_core.errors import RegistrationError, coded, message
-from netcl_core.hardware.device import Device
-from netcl_core.jit.patterns.records import PatternRegistrar, TrainingPattern
-from netcl_core.ops.registering import USER, USER_PRIORITY
-from netcl_core.plugins.kinds import KINDS
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.plugins.resolution import decide
+from netcl_core.inspect.programs import Rewritten
+from netcl_core.plugins.protocol import KINDS, USER, USER_PRIORITY, Row, decide, registry
+from netcl_plugin_patterns.records import TrainingPattern
+from netcl_plugin_patterns.rewriting import rewritten
 
 _KIND: Final = "pattern"
 
@@ -29,19 +29,16 @@ class PatternRows(Protocol):
     def serving(self, device: Device | None) -> Sequence[Row]:
         """Those that may apply on a device; of one name several only where nothing decides."""
 
+    def rewritten(
+        self, context: TracingContext, results: Sequence[TraceNode], device: Device | None
+    ) -> Rewritten:
+        """A trace with the groups replaced that they take on a device."""
+
     def add(self, pattern: TrainingPattern, override: bool) -> None:
         """Add one; raises RegistrationError for a name that is taken."""
 
     def remove(self, name: str) -> None:
         """Remove one that was added here; raises RegistrationError if there is none."""
-
-
-class HasRows(Protocol):
-    """What jit_compile takes: a TrainingGraphCompiler."""
-
-    @property
-    def rows(self) -> PatternRows:
-        """Its patterns."""
 
 
 @final
@@ -60,6 +57,11 @@ class RegisteredRows:
     def serving(self, device: Device | None) -> Sequence[Row]:
         names = dict.fromkeys(row.record.name for row in registry.rows(_KIND))
         return [row for name in names for row in _winners(name, device)]
+
+    def rewritten(
+        self, context: TracingContext, results: Sequence[TraceNode], device: Device | None
+    ) -> Rewritten:
+        return rewritten(context, results, self.serving(device))
 
     def add(self, pattern: TrainingPattern, override: bool) -> None:
         registry.load((_KIND,))
@@ -105,6 +107,11 @@ class OwnRows:
 
     def serving(self, device: Device | None) -> Sequence[Row]:
         return tuple(self._rows)
+
+    def rewritten(
+        self, context: TracingContext, results: Sequence[TraceNode], device: Device | None
+    ) -> Rewritten:
+        return rewritten(context, results, self.serving(device))
 
     def add(self, pattern: TrainingPattern, override: bool) -> None:
         kept = [row for row in self._rows if row.record.name != pattern.name]

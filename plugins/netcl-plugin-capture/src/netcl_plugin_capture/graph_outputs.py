@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
-from netcl_core.runtime.recording import Recording
-from netcl_core.tape.node import Node
-from netcl_core.tensors.tensor import Tensor
+from netcl_core import Tensor
+from netcl_core.autograd import Node
+from netcl_plugin_capture.recording import Recording
 
 
 def operands_in(frame: FrameType) -> dict[str, Any]:

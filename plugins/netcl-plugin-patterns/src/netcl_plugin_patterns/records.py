@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Final, TypeAlias, final, get_args
 
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Device
 from netcl_core.errors import RegistrationError, coded, message
-from netcl_core.hardware.device import Device, Kind
-from netcl_core.ops.registrars import OpRegistrar
-from netcl_core.runtime.rendering import get_template
+from netcl_core.inspect.streams import Kind
 
 
 @final
@@ -283,13 +281,3 @@ class TrainingPattern:
         """What it matches, and in which dtypes, in one line."""
         matched = "what its function finds" if self.graph is None else str(self.graph)
         return f"{matched} in {', '.join(self.dtypes) or 'any dtype'}"
-
-
-@final
-class PatternRegistrar(OpRegistrar[TrainingPattern]):
-    """Takes a plugin's training patterns with their parts; their templates have to be there."""
-
-    def _check(self, record: TrainingPattern) -> None:
-        """Raise TemplateError for a template that is missing or no Jinja."""
-        for template in record.templates:
-            get_template(template)

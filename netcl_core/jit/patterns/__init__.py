@@ -1,1 +1,0 @@
-"""Training patterns: groups of traced ops that a plugin computes by kernels of its own."""

@@ -1,0 +1,7 @@
+"""The namespace `netcl_core.capture`: every public name of this plugin."""
+
+from __future__ import annotations
+
+from netcl_plugin_capture.capture import CompiledGraph, capture
+
+__all__ = ["CompiledGraph", "capture"]
