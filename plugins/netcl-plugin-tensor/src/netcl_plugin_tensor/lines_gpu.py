@@ -26,6 +26,8 @@ _BYTES: Final = 16
 #: So many lines keep a GPU busy with an item each, and so short ones are done at once.
 _MANY: Final = 1 << 14
 _SHORT: Final = 8
+#: Terms that one item adds up at most.
+_BLOCK: Final = 1024
 #: Comparisons of an index with another that are cheaper than to sort.
 _COMPARED: Final = 1 << 28
 
@@ -66,6 +68,7 @@ def _context(request: Request, picked: Spec, full: Spec, width: int) -> dict[str
         "dims": 0 if whole else picked.ndim,
         "width": width,
         "group": geometry.GROUP,
+        "block": _BLOCK,
     }
 
 
@@ -126,17 +129,23 @@ def _by_runs(request: Request, entry: str, picked: Spec, full: Spec, source: int
     context = _context(request, picked, full, 1)
     places = Spec(index.shape, "int64")
     size = ("ulong", full.shape[attrs["dim"]])
-    numbers = (("ulong", index.size), size)
-    first = Kernel(TEMPLATE, "places", (("in", 1), ("scratch", 0), *numbers),
+    first = Kernel(TEMPLATE, "places", (("in", 1), ("scratch", 0), ("ulong", index.size), size),
                    *geometry.groups(request.device, index.size), context)  # fmt: skip
     along = 0 if attrs["whole"] else attrs["dim"]
     order = {"dim": along, "k": index.shape[along], "largest": False, "nan_first": False}
     asked = Request("sort", request.device, (places,), (places, places), order)
     sort = plan_sort(asked, full.shape[attrs["dim"]])
-    args = (("in", source), ("scratch", 1), ("scratch", 2), ("out", 0),
-            *_numbers(request, picked, full))  # fmt: skip
-    last = Kernel(TEMPLATE, f"{entry}_runs", args,
-                  *geometry.groups(request.device, picked.size), context)  # fmt: skip
+    lines, numbers = lines_of(request, picked, full), _numbers(request, picked, full)
+    blocks = -(-lines.count // _BLOCK)
+    sums = [("scratch", 3)] if entry == "add" else []
+    args = (("in", source), ("scratch", 1), ("scratch", 2), *sums, ("out", 0), *numbers)
+    launches = {f"{entry}_runs": picked.size}
+    if entry == "add" and blocks > 1:
+        launches["join_runs"] = lines.outer * blocks * lines.inner
+    last = [Kernel(TEMPLATE, name, args, *geometry.groups(request.device, items), context)
+            for name, items in launches.items()]  # fmt: skip
+    parts = 8 * lines.outer * blocks * lines.inner  # of any dtype
     bytes_each = 8 * index.size
     moved: Any = {("in", 0): ("scratch", 0), ("out", 0): ("scratch", 1), ("out", 1): ("scratch", 2)}
-    return Kernels((first,), (bytes_each,) * 3).then(sort, moved).then(Kernels((last,)), {})
+    scratch = (bytes_each, bytes_each, bytes_each, *([parts] if sums else []))
+    return Kernels((first,), scratch).then(sort, moved).then(Kernels(tuple(last)), {})

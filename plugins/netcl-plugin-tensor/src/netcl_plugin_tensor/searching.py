@@ -6,14 +6,13 @@ import math
 from collections import namedtuple
 from typing import Any, Final
 
-import numpy as np
-
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, one_of, whole
+from netcl_plugin_tensor.compacting import true_places
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX, GATHER
 
 
@@ -141,21 +140,23 @@ def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: 
 
     The host waits for the data, which alone tells how many there are.
     """
-    x = ag.as_operand(input)
-    array = x.to_host()
+    x = ag.as_operand(input).detach()
     place = 0 if dim is None else axis("unique_consecutive", dim, x.ndim)
-    lines = array.reshape(-1) if dim is None else np.moveaxis(np.atleast_1d(array), place, 0)
-    rows = lines.reshape(lines.shape[0], math.prod(lines.shape[1:]))
-    fresh = np.ones(len(rows), np.bool_)
-    fresh[1:] = (rows[1:] != rows[:-1]).any(1)
-    inverse = np.cumsum(fresh) - 1
-    counts = np.diff(np.flatnonzero(np.append(fresh, True)))
-    if dim is None:
-        inverse = inverse.reshape(array.shape)
-    found = [np.ascontiguousarray(np.moveaxis(lines[fresh], 0, place))]
-    found += [inverse] * bool(return_inverse) + [counts] * bool(return_counts)
-    made = [Tensor.from_host(np.asarray(each), x.device) for each in found]
-    return made[0] if len(made) == 1 else tuple(made)
+    lines = ag.reshape(x, (-1,)) if dim is None or not x.ndim else ag.moveaxis(x, place, 0)
+    count = lines.shape[0]
+    rows = ag.reshape(lines, (count, math.prod(lines.shape[1:])))
+    changes = ag.any(ag.ne(rows[1:], rows[:-1]), 1) if count > 1 else []
+    first = Tensor.ones((min(count, 1),), "bool", x.device)
+    fresh = ag.cat([first, changes]) if count > 1 else first
+    places = true_places(fresh)
+    found = [ag.moveaxis(ag.index_select(lines, 0, places), 0, place).contiguous()]
+    if return_inverse:
+        number = ag.sub(ag.cumsum(fresh, 0), 1)
+        found.append(ag.reshape(number, x.shape) if dim is None else number)
+    if return_counts:
+        end = Tensor.full((min(count, 1),), count, "int64", x.device)
+        found.append(ag.sub(ag.cat([places[1:], end]), places))
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 _Histogram = namedtuple("_Histogram", ("hist", "bin_edges"))
