@@ -17,6 +17,9 @@ from netcl_market.failures import FAILURES
 
 from netcl_core.plugins.protocol import PAGE
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 REPORT = """
 import json, warnings
 import netcl_core as nc

@@ -19,6 +19,9 @@ from netcl_core.files import keep_whole
 from netcl_core.hardware import programs
 from netcl_core.hardware.device import opencl_module
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 pytest.importorskip("netcl_plugin_elementwise")
 
 _TRAIN = """

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from distributions import TEMPLATE, install, install_plugin
 
+#: They start processes.
+pytestmark = pytest.mark.turns(3)
+
 #: What no run of anybody's may import because netcl is installed.
 HEAVY = ("numpy", "pyopencl", "jinja2", "click", "rich", "importlib_metadata", "packaging.version")
 HOOKED = """

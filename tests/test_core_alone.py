@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from distributions import install
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 ALONE = "import sys; sys.modules['netcl_market'] = None; import netcl_core as nc\n"
 NAMED = {"NETCL_PLUGINS": "elementwise, losses"}
 

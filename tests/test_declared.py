@@ -20,6 +20,9 @@ from netcl_market.states import States
 from netcl_market.survey import survey
 from netcl_plugin_tools.lock.pins import pin
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 EXAMPLE = Path(__file__).parent.parent / "plugins/examples/netcl-plugin-standardize/src"
 PACKAGE = "netcl_plugin_standardize"
 MANIFEST = EXAMPLE / PACKAGE / "netcl_plugin.toml"

@@ -144,6 +144,7 @@ def _blocks(path: Path) -> list[tuple[str, str, str]]:
     [path for path in (*PAGES, *sorted(ROOT.glob("plugins/*/README.md"))) if _blocks(path)],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
+@pytest.mark.turns(2)
 def test_code_blocks_run(python: Callable[..., str], tmp_path: Path, path: Path) -> None:
     """In one process, as a reader runs them, but each with names of its own."""
     blocks = tmp_path / "blocks.json"
@@ -160,6 +161,7 @@ def test_code_blocks_run(python: Callable[..., str], tmp_path: Path, path: Path)
     ],
     ids=lambda path: path.stem,
 )
+@pytest.mark.turns(2)
 def test_tutorials_print_what_they_say(python: Callable[..., str], path: Path) -> None:
     """From top to bottom in one process, as the notebook that is made of the page."""
     if path.stem == "keep-pytorch":

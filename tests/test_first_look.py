@@ -14,6 +14,9 @@ import pytest
 import netcl_core as nc
 from netcl_core.hardware import trial
 
+#: They start processes.
+pytestmark = pytest.mark.turns(3)
+
 HOSTILE = {
     "aborts as it is loaded": "__attribute__((constructor)) void f(void) { abort(); }",
     "ends as it is loaded": "__attribute__((constructor)) void f(void) { _exit(7); }",

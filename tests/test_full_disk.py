@@ -16,6 +16,9 @@ import pytest
 from distributions import write_wheel
 from environments import ROOT
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 FULL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
 CLI = "import sys\nsys.argv[1:] = {}\nfrom netcl_core.cli.start import main; main()"
 

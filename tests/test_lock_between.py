@@ -14,6 +14,9 @@ import pytest
 from place import RICH, SHORT, STRICT, TEMPLATE, Place
 from ways import CODE_FILE, MODULE, TEMPLATE_FILE
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 PROGRAM = """
 import os, sys
 import netcl_core as nc

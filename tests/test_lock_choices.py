@@ -26,6 +26,9 @@ from netcl_core.plugins.resolution import Offer, decide
 from netcl_core.runtime.kernels import Spec
 from netcl_core.version import VERSION
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 A, B, C = Offer("a", "f", "x", 1, 0), Offer("b-b", "f", "y", 3, 1), Offer("b-b", "f", "z", 2, 2)
 
 

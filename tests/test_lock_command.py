@@ -18,6 +18,9 @@ import netcl_core as nc
 from netcl_core import config
 from netcl_core.cli import main
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

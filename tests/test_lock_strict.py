@@ -11,6 +11,9 @@ import pytest
 from distributions import install_plugin
 from locked import CODE, Site
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 STRICT = {"NETCL_LOCK_STRICT": "1"}
 VALUES = """
 import json, warnings

@@ -10,6 +10,9 @@ import pytest
 from new_ways import WAYS
 from place import STRICT, Place, Started
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Started, Any]]:

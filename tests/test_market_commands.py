@@ -18,6 +18,9 @@ from environments import ROOT
 
 from netcl_core.cli import main
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 MANIFEST = """
 schema = 1
 [plugin]

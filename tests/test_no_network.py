@@ -22,6 +22,9 @@ from environments import Environment, succeed
 
 from netcl_core.cli import main
 
+#: They start processes.
+pytestmark = pytest.mark.turns(3)
+
 #: Every command -> what it is called with and the exit code. They run in this order, in one folder.
 COMMANDS: dict[str, list[tuple[str, int]]] = {
     "tune": [("relu --device numpy --budget 0.01", 1)],

@@ -14,6 +14,9 @@ from distributions import TEMPLATE, install, install_plugin
 
 from netcl_core.runtime import rendering
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 BEGIN = """
 import json, sys, warnings
 import numpy as np

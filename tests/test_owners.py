@@ -24,6 +24,9 @@ from netcl_core.errors import AmbiguousOpError, RegistrationError
 from netcl_core.plugins.order import in_order
 from netcl_core.plugins.registry import registry
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 ASK = """
 import json, warnings
 import netcl_core as nc

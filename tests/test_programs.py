@@ -15,6 +15,9 @@ import pytest
 
 import netcl_core as nc
 
+#: They start processes.
+pytestmark = pytest.mark.turns(3)
+
 torch = pytest.importorskip("torch")
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))

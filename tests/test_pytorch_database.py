@@ -11,6 +11,9 @@ from datetime import date
 import pytest
 from environments import ROOT
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 pytest.importorskip("torch")
 HELP = str(ROOT / "tests" / "support")
 SURVEY = """

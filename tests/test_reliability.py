@@ -17,6 +17,9 @@ from environments import ROOT
 import netcl_core as nc
 from netcl_core.errors import PluginError
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 RELU = """
 import warnings
 import netcl_core as nc, netcl_core.autograd as ag

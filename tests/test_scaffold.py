@@ -19,6 +19,9 @@ from netcl_plugin_kit.new.project import create
 
 from netcl_core.plugins.kinds import SCAFFOLDS
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted(path.parent for path in ROOT.glob("plugins/examples/*/pyproject.toml"))
 #: The repository's own, beyond what the projects ask for.

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+#: They start processes.
+pytestmark = pytest.mark.turns(4)
+
 pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parent.parent
 PLUGINS = ["--disable-plugin-autoload", "-p", "netcl-kit", "-p", "hypothesispytest"]

@@ -6,11 +6,12 @@
 By day a product of parameters is cut down to rows that meet each value of each parameter, which
 rows depends on the seed of the day. `@pytest.mark.sample(10)` asks for ten rows at most,
 `@pytest.mark.nightly` for none, and `@settings(max_examples=examples(60))` for a quarter of the
-examples of a property. By day `nc.devices()` lists one OpenCL device; `nc.get_device` finds the
-others. By night a product of parameters runs whole on the first one, and cut down on the others.
-`--first` runs one test of each file: where all tests have passed elsewhere, it asks whether they
-find here what they need. `--layers --collect-only` counts the tests of each layer of the pyramid
-in CONTRIBUTING.
+examples of a property. With `@pytest.mark.turns(3)`, where tests start processes, each test of a
+file runs one day in three. By day `nc.devices()` lists one OpenCL device; `nc.get_device` finds
+the others. By night a product of parameters runs whole on the first one, and cut down on the
+others. `--first` runs one test of each file: where all tests have passed elsewhere, it asks
+whether they find here what they need. `--layers --collect-only` counts the tests of each layer of
+the pyramid in CONTRIBUTING.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import functools
 import os
 import random
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -127,7 +128,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, rows in tests.items():
         kept.update(map(id, _sample(name, rows)))
-    _keep(config, items, kept)
+    _keep(config, items, kept if _nightly else set(map(id, _in_turn(items, kept))))
+
+
+def _in_turn(items: Iterable[pytest.Item], kept: Collection[int]) -> Iterator[pytest.Item]:
+    """Those of the kept tests whose turn it is today."""
+    numbers: collections.Counter[Any] = collections.Counter()
+    for item in items:
+        if id(item) in kept:
+            mark = item.get_closest_marker("turns")
+            if mark is None or (numbers[item.path] + SEED) % mark.args[0] == 0:
+                yield item
+            numbers[item.path] += mark is not None
 
 
 def _elsewhere(item: pytest.Item) -> bool:

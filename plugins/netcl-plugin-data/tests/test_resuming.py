@@ -12,6 +12,9 @@ import netcl_core as nc
 from netcl_core import data
 from netcl_core.errors import ArgumentError
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 ROWS = np.arange(23)
 
 

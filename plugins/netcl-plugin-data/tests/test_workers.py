@@ -19,6 +19,9 @@ import netcl_core as nc
 from netcl_core import data
 from netcl_core.errors import ArgumentError
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 HERE = Path(__file__).parent
 
 

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 JOB = Path(__file__).with_name("job.py")
 PLACES = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 MPIEXEC = shutil.which("mpiexec", path=PLACES)

@@ -14,6 +14,9 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import nn
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 MODULES = [each.name for each in pkgutil.iter_modules(netcl_plugin_nn.__path__)]
 NAMES = {"nn": nn, "nc": nc, "ag": ag, "np": np}
 

@@ -26,6 +26,9 @@ from tensorboardX.proto.event_pb2 import Event
 import netcl_core as nc
 from netcl_core.cli.main import netcl
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 
 def call(*arguments: str) -> Result:
     return CliRunner().invoke(netcl, ["train", *arguments], catch_exceptions=False)

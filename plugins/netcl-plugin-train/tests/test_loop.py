@@ -13,6 +13,9 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import data, nn, optim
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 everywhere = pytest.mark.parametrize(
     "device", [each for each in nc.devices() if not each.simulator], ids=str
 )

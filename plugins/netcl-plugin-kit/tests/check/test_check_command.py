@@ -22,6 +22,9 @@ from terminal import on_terminal, progress_on_terminal
 
 from netcl_core.cli import main
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 SOUND = Faulty("", "", "")
 PYPROJECT = f"""\
 [build-system]

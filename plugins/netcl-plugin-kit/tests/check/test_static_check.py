@@ -18,6 +18,9 @@ from netcl_plugin_kit.check.findings import KINDS
 from netcl_plugin_kit.check.registration import differences
 from netcl_plugin_kit.testing.records import CheckRecord, Outcome, from_json
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.
 IMPATIENT = 4.0

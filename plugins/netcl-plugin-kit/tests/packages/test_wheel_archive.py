@@ -15,6 +15,9 @@ from netcl_plugin_kit.packages.wheel_archive import is_safe, opened
 from netcl_core.cli.main import netcl
 from netcl_core.errors import PluginError
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 INFO = "netcl_plugin_odd-1.0.dist-info"
 FILES = {
     "netcl_plugin_odd/__init__.py": "plugin = None",

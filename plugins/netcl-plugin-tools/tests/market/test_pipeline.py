@@ -23,6 +23,9 @@ from netcl_plugin_tools.market import provenance, serving
 from netcl_core.cli.main import netcl
 from netcl_core.errors import NetclError
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 NAME = "netcl-plugin-gate"
 MANIFEST = (
     'schema = 1\n[plugin]\nname = "gate"\napi = [1, 0]\nlicense = "MIT"\nsummary = "A gate"\n'

@@ -15,6 +15,9 @@ from locked import CODE, Site
 from netcl_market import signing
 from netcl_plugin_tools.market.statements import statement_of
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 SIGNED = {"NETCL_TRUST": "signed"}
 ASK = """
 import json

@@ -15,6 +15,9 @@ from netcl_market.advisories import Advisory, as_json, read_advisories, read_wit
 from netcl_core.cli.main import netcl
 from netcl_core.errors import RecordError
 
+#: They start processes.
+pytestmark = pytest.mark.turns(2)
+
 GATE, ODD = "netcl-plugin-gate", "netcl-plugin-odd"
 WHY = "Its gradient is wrong & <b>"
 WITHDRAWN = """
