@@ -61,7 +61,7 @@ class CompiledGraph:
     """
 
     def __init__(self, params: Iterable[Any] = (), device: str | Device | None = None) -> None:
-        self._params: list[Tensor] = [each.value for each in params]
+        self._params: list[Tensor] = [param.value for param in params]
         if device is None:
             self.device = self._params[0].device if self._params else default_device()
         else:
@@ -178,7 +178,7 @@ class CompiledGraph:
     def launches(self) -> int:
         """How many kernels a replay launches."""
         commands = self._captured().commands
-        return sum(1 for each in commands if isinstance(each, LaunchCommand))
+        return sum(1 for command in commands if isinstance(command, LaunchCommand))
 
     def _check_leaves(self) -> None:
         for leaf, memory, _ in self._leaves:
@@ -252,7 +252,7 @@ class _Compiled:
 
     def _moved(self, command: Command) -> Any:
         held: Any = command
-        return replace(held, buffers=[self._inputs.of_graph(each) for each in command.buffers])
+        return replace(held, buffers=[self._inputs.of_graph(buffer) for buffer in command.buffers])
 
     def _output(self, operand: Tensor) -> Tensor:
         value = operand.value
