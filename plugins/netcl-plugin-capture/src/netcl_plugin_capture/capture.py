@@ -74,7 +74,7 @@ class CompiledGraph:
         self._assigned: Any = None
         self._dropped: list[tuple[Tensor, Tensor | None]] = []
         self._leaves: list[tuple[Tensor, Any, Tensor | None]] = []
-        self._compiled: _Compiled | None = None
+        self._compiled: _Replays | None = None
         self._lock = threading.Lock()
 
     # -- the capture -------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class CompiledGraph:
         self._compile(inputs, self._assigned if outputs is None else outputs)
 
     def _compile(self, inputs: Sequence[Any], outputs: Any) -> None:
-        self._compiled = _Compiled(self._captured(), inputs, outputs)
+        self._compiled = _Replays(self._captured(), inputs, outputs)
 
     def replay(self, new_inputs: Sequence[Any]) -> Any:
         """Do all of it again with other inputs; does not wait for the device.
@@ -231,7 +231,7 @@ def capture(
 
 
 @final
-class _Compiled:
+class _Replays:
     """A captured block with its inputs and outputs, ready to run."""
 
     def __init__(self, captured: Recording, inputs: Sequence[Any], outputs: Any) -> None:
