@@ -143,6 +143,7 @@ _SHORT: Final = {
     "_assert": "port",
     "autocast": "amp",
     "load": "serialization",
+    "profile": "profiler",
     "save": "serialization",
 }
 

@@ -145,6 +145,13 @@ def test_what_is_wrong_is_said(change: dict[str, Any], code: str, said: str) -> 
     assert caught.value.code == code and said in str(caught.value)
 
 
+def test_what_stands_there_twice_is_junk() -> None:
+    """A merge of two branches can leave that; the second must not go unseen before the first."""
+    text = text_of(SAMPLE).replace('"core": ', '"core": {"version": "9", "files": ""},\n "core": ')
+    with pytest.raises(PluginError, match="'core' is there twice"):
+        parse(text.encode())
+
+
 def test_a_file_nested_without_end_is_junk() -> None:
     with pytest.raises(PluginError, match="it is no JSON"):
         parse(b'{"a":' * 100_000)
@@ -236,10 +243,11 @@ def test_a_setting_that_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         lock_file()
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["no.lock", "/dev/zero"])
+def test_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     for reading in (locks.read, lambda path: verify(path, [])):
         with pytest.raises(PluginError) as caught:
-            reading(tmp_path / "no.lock")
+            reading(tmp_path / name)
         assert caught.value.code == "NP501"
 
 

@@ -27,6 +27,8 @@ DRAWS: dict[str, Callable[[Any, Any], Any]] = {
     "poisson": lambda d, g: nc.poisson(nc.full((9,), 4.0, device=d), generator=g),
     "binomial": lambda d, g: nc.binomial(
         nc.full((9,), 20.0, device=d), nc.tensor(0.3, d), generator=g),
+    "random_log_gamma": lambda d, g: nc.random_log_gamma(
+        nc.tensor([0.02, 0.5, 1.0, 30.0], d), generator=g),
     "multinomial": lambda d, g: nc.multinomial(nc.ones(9, device=d), 4, generator=g),
     "again": lambda d, g: nc.multinomial(nc.ones(9, device=d), 40, True, generator=g),
     **{
@@ -107,7 +109,12 @@ def test_counts_have_their_moments() -> None:
     found = nc.poisson(rates.expand(4000, 4)).numpy()
     np.testing.assert_allclose(found.mean(0), rates.numpy(), rtol=0.1, atol=0.05)
     np.testing.assert_allclose(found.var(0), rates.numpy(), rtol=0.15, atol=0.05)
-    trials = nc.binomial(nc.full((4000, 1), 12.0), nc.tensor([0.1, 0.8])).numpy()
-    np.testing.assert_allclose(trials.mean(0), [1.2, 9.6], rtol=0.1)
-    with pytest.raises(AttributeValueError, match="poisson: lam"):
+    chances = np.array([0.1, 0.8, 0.5, 0.95])
+    counts = np.array([12.0, 12.0, 60.0, 900.0])
+    trials = nc.binomial(nc.tensor(counts).expand(4000, 4), nc.tensor(chances)).numpy()
+    np.testing.assert_allclose(trials.mean(0), counts * chances, rtol=0.1)
+    np.testing.assert_allclose(trials.var(0), counts * chances * (1 - chances), rtol=0.15)
+    with pytest.raises(
+        AttributeValueError, match="poisson: -1 to -1; expected rates of at least 0"
+    ):
         nc.poisson(nc.tensor([-1.0]))

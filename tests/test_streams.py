@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from netcl_core.dtypes import DTYPES, Dtype
 from netcl_core.errors import DeviceError
 from netcl_core.runtime.opencl_stream import OpenCLStream
 from netcl_core.runtime.stream import StreamWrapper, own_stream, replaced, stream_of, use_stream
+from netcl_core.runtime.uploads import Uploads
 
 ROOT = Path(__file__).resolve().parent.parent
 OPENCL = [device for device in nc.devices() if device.backend == "opencl" and not device.simulator]
@@ -170,6 +172,22 @@ def test_small_uploads_do_not_pile_up(device: nc.Device) -> None:
     stream.finish()
     assert not stream._uploads._pending
     assert not stream._uploads._bytes
+
+
+def test_python_does_not_end_before_its_uploads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would end a daemon inside the driver's function, which ends the process (SIGABRT)."""
+    arrived = threading.Event()
+    upload = SimpleNamespace(command_execution_status=1, wait=arrived.wait)
+    uploads = Uploads()
+    uploads.add(upload, 2 << 20)
+    waiter = uploads._waiter
+    assert waiter is not None and not waiter.daemon
+    arrived.set()
+    waiter.join()
+    ended = SimpleNamespace(is_alive=lambda: False)
+    monkeypatch.setattr(threading, "main_thread", lambda: ended)
+    uploads.add(upload, 2 << 20)  # by what runs at exit, when no thread can be begun any more
+    assert uploads._waiter is None and not uploads._pending
 
 
 def test_threads_upload_at_the_same_time(device: nc.Device) -> None:

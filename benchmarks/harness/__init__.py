@@ -6,7 +6,7 @@ What a file of cases needs is here; docs/benchmarks.md shows one.
 from __future__ import annotations
 
 from harness.cases import Case, Limit, Work
-from harness.functions import function_cases
+from harness.functions import function_cases, op_cases
 from harness.limits import copying, multiplying
 from harness.models import model_case
 from harness.training import Training, training_case
@@ -20,5 +20,6 @@ __all__ = [
     "function_cases",
     "model_case",
     "multiplying",
+    "op_cases",
     "training_case",
 ]

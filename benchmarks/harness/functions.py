@@ -8,6 +8,7 @@ random directions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final, TypeAlias, final
 
@@ -15,7 +16,7 @@ import numpy as np
 
 import netcl_core.autograd as ag
 from harness.cases import Array, Case, Limit, Work
-from harness.peers import library, torch_compiled, torch_place
+from harness.peers import library, torch_compiled, torch_ops, torch_place
 from netcl_core import Device, Tensor
 
 Form: TypeAlias = Callable[..., Any]
@@ -63,6 +64,32 @@ def function_cases(
         }
         reference = problem.gradients if backward else problem.value
         yield Case(f"{name} {phase}", makers, reference, limit, tolerance)
+
+
+def op_cases(
+    name: str, form: Form, data: Callable[[], Sequence[Array]], **options: Any
+) -> Iterator[Case]:
+    """Cases of a form that netcl and PyTorch spell alike; PyTorch's in float64 is the reference.
+
+    Args:
+        name: What is done.
+        form: Takes a namespace of ops, `ag` or PyTorch's functions, and the arrays.
+        data: Makes the arguments; made once a case.
+        options: As `function_cases` has them.
+    """
+
+    def theirs(torch: Any, *given: Any) -> Any:
+        return form(torch_ops(), *given)
+
+    def exact(np: Any, *given: Array) -> Any:
+        torch = library("torch")
+        place = "cuda" if torch.cuda.is_available() else "cpu"
+        return theirs(torch, *(torch.from_numpy(each).to(place) for each in given)).cpu().numpy()
+
+    forms = {"netcl": form, "torch": theirs, "numpy": exact}
+    for case in function_cases(name, forms, data, **options):
+        makers = {peer: make for peer, make in case.makers.items() if peer != "numpy"}
+        yield replace(case, makers=makers)
 
 
 @final

@@ -255,6 +255,12 @@ def _integer_rest(x: Any, y: Any) -> Any:
     return np.fmod(x, np.where((y == 0) | (y == -1), y.dtype.type(1), y))
 
 
+def _fma(x: Any, y: Any, z: Any) -> Any:
+    """Rounded once in float32, of which float64 holds each product."""
+    wide = np.float64 if x.dtype == np.float32 else x.dtype
+    return (np.multiply(x, y, dtype=wide) + z).astype(x.dtype)
+
+
 _SAME_NAME: Final = (
     "exp exp2 expm1 log log1p log2 log10 sqrt cbrt sin cos tan tanh sinh cosh "
     "fmax fmin fmod copysign floor ceil rint trunc isnan isinf isfinite"
@@ -271,7 +277,7 @@ NUMPY_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "rsqrt": lambda x: np.reciprocal(np.sqrt(x)),
     "sign": lambda x: np.where(np.isnan(x), x.dtype.type(0), np.sign(x)),  # 0 for NaN, as in C
     "round": _round,
-    "fma": lambda x, y, z: x * y + z,
+    "fma": _fma,
     "erf": _each(math.erf),
     "erfc": _each(math.erfc),
 }

@@ -32,6 +32,7 @@ from netcl_core.codegen.region import (
 )
 from netcl_core.dtypes import DTYPES, Dtype
 from netcl_core.hardware.device import Device
+from netcl_core.hardware.programs import Recipe
 from netcl_core.runtime.opencl_stream import SharedKernel, shared_kernel
 from netcl_core.runtime.rendering import get_template, program
 
@@ -298,7 +299,8 @@ class Form:
         self.writes = tuple((index, DTYPES[dtype]) for index, dtype in generated.writes)
         self.kernel: SharedKernel | None = None
         if generated.width and generated.writes:
-            self.kernel = shared_kernel(device, generated.text, generated.entry)
+            recipe = Recipe(single=device.kind == "cpu")
+            self.kernel = shared_kernel(device, generated.text, generated.entry, recipe)
 
 
 @final

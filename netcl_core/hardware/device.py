@@ -86,7 +86,9 @@ class Device:
         "_lock",
         "_probes",
         "_prove",
+        "_queue",
         "backend",
+        "catch_up",
         "cl_device",
         "compute_units",
         "context",
@@ -100,7 +102,6 @@ class Device:
         "name",
         "opencl_c",
         "platform",
-        "queue",
         "simulator",
         "vector_bytes",
         "vendor",
@@ -125,10 +126,10 @@ class Device:
     simulator: bool
     opencl_c: tuple[int, int]
     cl_device: pyopencl.Device | None
-    #: The device's own context, and its one in-order queue, which all threads share; made on
-    #: first use; None on the NumPy path.
+    #: The device's own context, made on first use; None on the NumPy path.
     context: pyopencl.Context | None
-    queue: pyopencl.CommandQueue | None
+    #: Enqueues what waits for a program that is being built; a stream sets it.
+    catch_up: Callable[[], None] | None
 
     def __init__(self, cl_device: pyopencl.Device | None = None, prove: Prove = _untried) -> None:
         self.cl_device = cl_device
@@ -136,6 +137,7 @@ class Device:
         self._lock = threading.RLock()
         self._is_open = False
         self._probes: dict[str, Probe] = {}
+        self.catch_up = None
         if cl_device is None:
             self._describe_numpy()
         else:
@@ -165,8 +167,8 @@ class Device:
         self.opencl_c = _language(cl_device.opencl_c_version)
 
     def __getattr__(self, name: str) -> Any:
-        """`context` and `queue`, when they are asked for the first time; then they are slots."""
-        if name not in {"context", "queue"}:
+        """`context` and `_queue`, when they are asked for the first time; then they are slots."""
+        if name not in {"context", "_queue"}:
             raise AttributeError(f"a Device has no attribute {name!r}")
         with self._lock:
             if not self._is_open:
@@ -176,8 +178,19 @@ class Device:
                     cl = opencl_module()
                     context = cl.Context([self.cl_device])
                     queue = cl.CommandQueue(context, self.cl_device)
-                self.context, self.queue, self._is_open = context, queue, True
+                self.context, self._queue, self._is_open = context, queue, True
         return getattr(self, name)
+
+    @property
+    def queue(self) -> pyopencl.CommandQueue | None:
+        """The one in-order queue, which all threads share, with all in it that was asked for.
+
+        Made on first use; None on the NumPy path.
+        """
+        queue: pyopencl.CommandQueue | None = self._queue
+        if self.catch_up is not None:
+            self.catch_up()
+        return queue
 
     @property
     def type(self) -> str:

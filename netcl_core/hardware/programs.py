@@ -1,23 +1,30 @@
 """Programs: what a recipe makes of a source on a device, kept in memory and on disk.
 
-A recipe is the version of OpenCL C and a Rewrite or none: a step between the driver's compiler and
-the program that a kernel is taken from. Some instructions are refused by a driver's OpenCL compiler
-and taken by what stands behind it: NVIDIA's targets `sm_90`, so that it knows no `wgmma`; but its
-binaries are PTX, in text, and it loads PTX for `sm_90a` as well. So a kernel carries such a line as
-a comment, and a Rewrite makes an instruction of it.
+A recipe is the version of OpenCL C, whether each group is a single item, and a Rewrite or none: a
+step between the driver's compiler and the program that a kernel is taken from. Some instructions
+are refused by a driver's OpenCL compiler and taken by what stands behind it: NVIDIA's targets
+`sm_90`, so that it knows no `wgmma`; but its binaries are PTX, in text, and it loads PTX for
+`sm_90a` as well. So a kernel carries such a line as a comment, and a Rewrite makes an instruction
+of it.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, final
 
 from netcl_core import cache
 from netcl_core.cache import Memo
 from netcl_core.errors import BuildError, first_line, message
-from netcl_core.hardware import building
+from netcl_core.hardware import builders, building
+from netcl_core.hardware.builders import builders_of
 from netcl_core.hardware.device import Device, is_simulator, opencl_module
 
 
@@ -57,13 +64,28 @@ class Rewrite:
 @final
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The version of OpenCL C, as `-cl-std` has it, and a Rewrite or none."""
+    """The version of OpenCL C, as `-cl-std` has it, and a Rewrite or none.
+
+    `single`: its kernels run in groups of one item. Then the compiler is told that they compute in
+    vectors of their own; Intel's for CPUs takes twice as long where it also makes a form that
+    computes several items at once, which nobody would launch.
+    """
 
     standard: str = "CL1.2"
     rewrite: Rewrite | None = None
+    single: bool = False
+
+    def applied(self, source: str) -> str:
+        """The source as the compiler gets it."""
+        return _KERNEL.sub(rf"\g<0> {_VECTORS}", source) if self.single else source
 
 
 PLAIN: Final = Recipe()
+#: So many programs a process builds itself first: one that needs no more starts no builder, and a
+#: wrong source raises where its op is called.
+_FIRST: Final = 2
+_KERNEL: Final = re.compile(r"\b__kernel\b(?= *void)")
+_VECTORS: Final = "__attribute__((vec_type_hint(float16)))"
 
 # -- in memory -----------------------------------------------------------------------------
 
@@ -88,6 +110,26 @@ def build(device: Device, source: str, who: str, recipe: Recipe = PLAIN) -> Any:
             program = _programs.get(key) or _build(device, source, who, recipe)
             _programs.put(key, program)
     return program
+
+
+def ahead(device: Device, source: str, who: str, recipe: Recipe = PLAIN) -> bool:
+    """Whether a program that is needed soon is being built by others; `build` gives it then.
+
+    False: it is here already, or on disk, or nobody else can build it sooner.
+    """
+    key = (device, source, recipe)
+    if _programs.get(key) is not None or recipe.rewrite is not None:
+        return False
+    if building.count.built < _FIRST or not builders.help_with(device):
+        return False
+    text, options, own = recipe.applied(source), _options(recipe), builders_of(device)
+    name = _name_of(device.context, text, options)
+    if own.busy(name):
+        return True
+    if cache.read(name) is not None:
+        return False
+    own.ask(name, text, options, partial(build, *key[:2], who, recipe))
+    return True
 
 
 def refusal(device: Device, source: str, who: str, recipe: Recipe = PLAIN) -> str:
@@ -131,14 +173,17 @@ def _options(recipe: Recipe) -> str:
 def _build(device: Device, source: str, who: str, recipe: Recipe) -> Any:
     cl = opencl_module()
     step = None if recipe.rewrite is None else _Step(recipe.rewrite, device, who)
+    text, options = recipe.applied(source), _options(recipe)
+    if step is None and builders.asked:
+        builders_of(device).settle(_name_of(device.context, text, options))
     try:
-        return load(cl, device.context, source, _options(recipe), step)
+        return load(cl, device.context, text, options, step)
     except cl.Error as error:
         failed = None if step is None or step.made is None else step
         given = "the OpenCL program" if failed is None else f"what {failed.rewrite} made of it"
-        text = source if failed is None else failed.text
+        shown = source if failed is None else failed.text
         numbered = "\n".join(
-            f"{number:4d}  {line}" for number, line in enumerate(text.splitlines(), start=1)
+            f"{number:4d}  {line}" for number, line in enumerate(shown.splitlines(), start=1)
         )
         raise BuildError(
             message(
@@ -206,6 +251,22 @@ def load(cl: Any, context: Any, source: str, options: str = "", step: _Step | No
     binary = _binary(cl, program)
     cache.write(name, binary)
     return _lean(cl, context, program, binary)
+
+
+def serve(wanted: list[str]) -> None:
+    """What a builder does: build each source that comes in for the device meant."""
+    cl = opencl_module()
+    found = (device for platform in cl.get_platforms() for device in platform.get_devices())
+    context = cl.Context([next(device for device in found if _facts(device) == wanted)])
+    for line in sys.stdin:
+        with suppress(cl.Error):
+            load(cl, context, *json.loads(line))
+        print(flush=True)
+
+
+def _facts(device: Any) -> list[str]:
+    facts = (device.platform.name, device.name, device.driver_version)
+    return [each.strip() for each in facts]
 
 
 def _name_of(context: Any, source: str, options: str, more: tuple[str, ...] = ()) -> str:

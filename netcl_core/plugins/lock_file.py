@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 from pathlib import Path
@@ -42,9 +43,9 @@ def read_lock(path: Path) -> bytes:
     """The content of a lock file; raises PluginError NP513 if it is not the required one."""
     held = next((required for required in _required if required.path == path), None)
     if held is None:
-        return path.read_bytes()
+        return _content(path)
     try:
-        data = path.read_bytes()
+        data = _content(path)
     except OSError as error:
         raise _unmet(path, error.strerror or type(error).__name__, "a lock file") from error
     import hashlib  # brings OpenSSL, which most processes do without
@@ -53,6 +54,12 @@ def read_lock(path: Path) -> bytes:
     if held.sha256 not in ("", digest):
         raise _unmet(path, f"its sha256 is {digest}", held.sha256)
     return data
+
+
+def _content(path: Path) -> bytes:
+    if path.is_char_device() or path.is_fifo():  # which may never end
+        raise OSError(errno.EINVAL, "it is a device or a pipe")
+    return path.read_bytes()
 
 
 def _unmet(path: Path, given: str, expected: str) -> Exception:
@@ -103,7 +110,7 @@ def _says_strict(path: Path) -> bool:
 @functools.lru_cache(maxsize=64)
 def _strict(path: Path, stamp: tuple[int, ...]) -> bool:
     try:
-        table = json.loads(path.read_bytes())
+        table = json.loads(_content(path))
     except (OSError, ValueError, RecursionError):  # whoever reads all of it says so
         return False
     return isinstance(table, dict) and table.get("strict") is True

@@ -99,10 +99,10 @@ class Kernel:
     rewrite: Rewrite | None = None
     screen: Callable[[str], str] | None = None
 
-    @property
-    def recipe(self) -> Recipe:
-        """How the program is made of the source."""
-        return Recipe(self.standard, self.rewrite)
+    def recipe_on(self, device: Device) -> Recipe:
+        """How the program is made of the source for a device."""
+        single = device.kind == "cpu" and math.prod(self.local_on(device) or ()) == 1
+        return Recipe(self.standard, self.rewrite, single)
 
     @property
     def source(self) -> str:
@@ -160,7 +160,8 @@ def _lowered(device: Device, kernel: Kernel) -> _Lowered:
     rendered = rendering.key_of(kernel.template, kernel.context)
     if rendered is None:
         return _lower(device, kernel, kinds)
-    key = (device, kernel.entry, kinds, rendering.edition(), rendered, kernel.recipe, kernel.screen)
+    recipe = kernel.recipe_on(device)
+    key = (device, kernel.entry, kinds, rendering.edition(), rendered, recipe, kernel.screen)
     return _lowerings.get(key) or _lowerings.put(key, _lower(device, kernel, kinds))
 
 
@@ -169,7 +170,7 @@ def _lower(device: Device, kernel: Kernel, kinds: Sequence[str]) -> _Lowered:
     if ranks != sorted(ranks):
         expected = "buffers, then scalars, then numbers"
         raise ArgumentError(message(kernel.entry, "args out of order", expected))
-    shared = shared_kernel(device, kernel.source, kernel.entry, kernel.recipe)
+    shared = shared_kernel(device, kernel.source, kernel.entry, kernel.recipe_on(device))
     numbers = len(ranks) - ranks.count(2)
     return shared, ranks.count(0), numbers, packers_of(kinds[numbers:], kernel.entry)
 

@@ -12,6 +12,7 @@ import math
 import struct
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
@@ -21,7 +22,7 @@ import numpy as np
 
 from netcl_core.cache import Memo
 from netcl_core.dtypes import Dtype
-from netcl_core.errors import ArgumentError, DeviceError, DtypeError, message
+from netcl_core.errors import ArgumentError, BuildError, DeviceError, DtypeError, message
 from netcl_core.hardware import forks, programs
 from netcl_core.hardware.device import Device, opencl_module
 from netcl_core.hardware.programs import PLAIN, Recipe
@@ -138,9 +139,17 @@ class SharedKernel:
 
     def new(self, who: str) -> Any:
         """A kernel object that nobody else has; the program is built if it is not."""
-        program = programs.build(self.device, self.source, who, self.recipe)
+        program = self.build(who)
         with _creation:
             return opencl_module().Kernel(program, self.entry)
+
+    def build(self, who: str) -> Any:
+        """The built program."""
+        return programs.build(self.device, self.source, who, self.recipe)
+
+    def ahead(self, who: str) -> bool:
+        """Whether others are building the program."""
+        return programs.ahead(self.device, self.source, who, self.recipe)
 
 
 _kernels: Final[Memo[Any, SharedKernel]] = Memo(programs.MEMORY_ENTRIES)
@@ -242,20 +251,36 @@ def fill_pattern(value: Any, dtype: Dtype) -> Array:
 
 @final
 class OpenCLStream:
-    """Memory and commands of one OpenCL device; see `stream.Stream`."""
+    """Memory and commands of one OpenCL device; see `stream.Stream`.
 
-    def __init__(self, device: Device, memory: DeviceMemory | None = None) -> None:
+    With `told` it has a queue of its own, whose events keep their times, and tells each event.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        memory: DeviceMemory | None = None,
+        told: Callable[[Any], None] | None = None,
+    ) -> None:
         cl = opencl_module()
         self.device = device
         self.queue: Any = device.queue
+        if told is not None:
+            timing = cl.command_queue_properties.PROFILING_ENABLE
+            self.queue = cl.CommandQueue(device.context, device.cl_device, timing)
+        self._told = told
         self._uploads = Uploads()
         self._memory = memory_of(device) if memory is None else memory
         self._take = self._memory.pool.allocate
-        self._enqueue = cl.enqueue_nd_range_kernel
+        self._enqueue = self._telling(cl.enqueue_nd_range_kernel)
         self._no_memory, self._misused = cl.MemoryError, cl.LogicError
         self._refusals = (cl.Error, MemoryError)  # that of a runtime that allocates in this process
         self._count = 0
         self._mark: Any = None
+        self._late = False
+        self._held: deque[tuple[Launch | None, Callable[[], Any]]] = deque()
+        self._order = threading.RLock()
+        self._running = 0
 
     def allocate(self, size: int, dtype: Dtype) -> Any:
         if not size:
@@ -272,6 +297,10 @@ class OpenCLStream:
 
     def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
         prepared = launch.of_thread.get(get_ident())
+        if (prepared is None or self._late) and self._holds(
+            partial(self.launch, launch, [*buffers], scalars), launch
+        ):
+            return
         if prepared is None or prepared.last is not launch:
             prepared = launch.prepared(len(buffers) + len(scalars))
         kernel, set_arg = prepared.kernel, prepared.set_arg
@@ -301,7 +330,11 @@ class OpenCLStream:
         """Copy without waiting."""
         if not array.size:
             return
-        staging = np.array(array, dtype.numpy, copy=True, order="C")
+        self._send(buffer, np.array(array, dtype.numpy, copy=True, order="C"))
+
+    def _send(self, buffer: Any, staging: Array) -> None:
+        if self._late and self._holds(partial(self._send, buffer, staging)):
+            return
         copy = opencl_module().enqueue_copy
         event = self._command(copy, staging.nbytes, buffer, staging, is_blocking=False)
         self._uploads.add(event, staging.nbytes)
@@ -309,16 +342,22 @@ class OpenCLStream:
     def download(self, buffer: Any, size: int, dtype: Dtype) -> Array:
         array = np.empty(size, dtype.numpy)
         if size:
-            opencl_module().enqueue_copy(self.queue, array, buffer, is_blocking=True)
+            self.catch_up()
+            copy = self._telling(opencl_module().enqueue_copy)
+            copy(self.queue, array, buffer, is_blocking=True)
             self._uploads.drop_finished()
         return array
 
     def copy(self, target: Any, source: Any, size: int, dtype: Dtype) -> None:
+        if self._late and self._holds(partial(self.copy, target, source, size, dtype)):
+            return
         if size:
             nbytes = size * dtype.itemsize
             self._command(opencl_module().enqueue_copy, nbytes, target, source, byte_count=nbytes)
 
     def fill(self, buffer: Any, size: int, dtype: Dtype, value: Any) -> None:
+        if self._late and self._holds(partial(self.fill, buffer, size, dtype, value)):
+            return
         if size:
             nbytes = size * dtype.itemsize
             fill = opencl_module().enqueue_fill_buffer
@@ -332,6 +371,7 @@ class OpenCLStream:
         forms: Sequence[tuple[tuple[int, ...], Any]],
     ) -> None:
         """Map, run and unmap; returns when the work is done."""
+        self.catch_up()
         flags = opencl_module().map_flags
         modes = [flags.READ] * len(inputs) + [flags.WRITE_INVALIDATE_REGION] * len(outputs)
         arrays: list[Any] = []
@@ -346,9 +386,57 @@ class OpenCLStream:
                     array.base.release(self.queue)
 
     def finish(self) -> None:
+        self.catch_up()
         self.queue.finish()
         self._count, self._mark = 0, None  # nothing is ahead now
         self._uploads.drop_finished()
+
+    def _holds(self, command: Callable[[], Any], launch: Launch | None = None) -> bool:
+        """Whether a command waits for a program that is being built, its own or an earlier one's.
+
+        The host goes on meanwhile, and meets the kernels that it needs next: they are built side
+        by side. The commands stay in their order.
+        """
+        if self._running == get_ident():
+            return False
+        with self._order:
+            self.catch_up(whole=len(self._held) >= _AHEAD)
+            asked = launch is not None and launch.kernel.ahead(launch.who)
+            if not (self._late or asked):
+                return False
+            self._held.append((launch, command))
+            self._late, self.device.catch_up = True, self.catch_up
+        return True
+
+    def catch_up(self, whole: bool = True) -> None:
+        """Enqueue what waits for programs: all of it, or as far as they are built.
+
+        Of programs that do not build the first one's error is raised, after all else has run.
+        """
+        if not self._late or self._running == get_ident():
+            return
+        failed: Exception | None = None
+        with self._order:
+            while self._held:
+                launch, command = self._held[0]
+                if not whole and launch is not None and launch.kernel.ahead(launch.who):
+                    return
+                try:
+                    if launch is not None:
+                        launch.kernel.build(launch.who)
+                except BuildError as error:
+                    failed = failed or error
+                self._held.popleft()  # Ctrl-C, while a program was built, leaves it in place
+                self._running = get_ident()
+                try:
+                    command()
+                except Exception as error:
+                    failed = failed or error
+                finally:
+                    self._running = 0
+            self._late = False
+        if failed is not None:
+            raise failed
 
     def _map(self, buffer: Any, mode: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         if 0 in shape:
@@ -359,12 +447,26 @@ class OpenCLStream:
 
     def _command(self, command: Callable[..., Any], nbytes: int, *args: Any, **kwargs: Any) -> Any:
         """Enqueue a command; some drivers make a buffer only when the first one uses it."""
+        command = self._telling(command)
         try:
             event = command(self.queue, *args, **kwargs)
         except self._no_memory:
             event = self.again(command, nbytes, self.queue, *args, **kwargs)
         self.note(1, event)
         return event
+
+    def _telling(self, command: Callable[..., Any]) -> Callable[..., Any]:
+        """A command that tells its event, if somebody wants to know."""
+        told = self._told
+        if told is None:
+            return command
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            event = command(*args, **kwargs)
+            told(event)
+            return event
+
+        return run
 
     def note(self, count: int, event: Any) -> None:
         """Count commands that were enqueued, the last with this event."""

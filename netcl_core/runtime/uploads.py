@@ -35,11 +35,13 @@ class Uploads:
             self._pending.append((event, nbytes))
             self._bytes += nbytes
         self.drop_finished()
-        while self._bytes > _MOST:
+        ending = not threading.main_thread().is_alive()
+        while self._bytes > (_UNNOTICED if ending else _MOST):
             self._wait_for_oldest()
         with self._lock:
             if self._bytes > _UNNOTICED and self._waiter is None:
-                self._waiter = threading.Thread(target=self._wait, daemon=True)
+                # No daemon: Python ends those inside a driver's function, which ends the process.
+                self._waiter = threading.Thread(target=self._wait)
                 self._waiter.start()
 
     def drop_finished(self) -> None:

@@ -96,7 +96,8 @@ def linspace(
     """
     first, last = _plain("linspace", start), _plain("linspace", end)
     count = _count("linspace", "steps", steps)
-    values = np.linspace(float(first), float(last), count)
+    with np.errstate(invalid="ignore"):  # between infinities lie NaNs
+        values = np.linspace(float(first), float(last), count)
     return Tensor.from_host(values, device, dtype or "float32", requires_grad)
 
 

@@ -35,6 +35,8 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
     "linalg_qr": (call(T((3, 2)), mode="reduced"),),
     "linalg_svd": (call(T((3, 2)), full_matrices=False),),
     "fft_c2c": (call(T((3, 2)), dims=(0,), inverse=False, scale=1.0),),
+    "fft_r2c": (call(T((3, 2)), dim=0, size=3, inverse=False, scale=1.0),),
+    "fft_c2r": (call(T((3, 2)), dim=0, size=5, inverse=True, scale=1.0),),
     # shapes and strided copies
     "cat": (
         each((T((3, 5)), T((3, 0)), T((3, 19))), 1),
@@ -356,7 +358,7 @@ COMPOSITES: Final = {
     "gradient": "sub, div, mul and cat",
     "histogram": "gather, comparisons, where and scatter_add",
     **dict.fromkeys(("bernoulli", "normal"), "random_numbers, lt, mul and add"),
-    **dict.fromkeys(("poisson", "binomial"), "no kernel: the host draws"),
+    **dict.fromkeys(("poisson", "binomial", "random_log_gamma"), "rejection"),
     "nonzero_static": "nonzero and constant_pad_nd",
     **dict.fromkeys(
         (

@@ -37,7 +37,14 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         call(T((31, 2), "uint8"), T((3, 1), "int32", (30, 0, 30)), T((3, 1), "uint8"), 0),
     ),
     "draw": (call(T((3, 7)), T((3, 31))), call(T((1, 31), "float64"), T((1, 5), "float64"))),
-    "counts": (call(STATE, T((3,), "float32", (0.5, 1.0, 2.0))),),
+    "rejection": tuple(
+        call(STATE, *[T((3,), "float32", values)] * (1 + (kind == "binomial")), kind=kind)
+        for kind, values in (
+            ("poisson", (0.5, 1.0, 20.0)),
+            ("binomial", (0.5, 1.0, 0.0)),
+            ("log_gamma", (0.5, 1.0, 2.0)),
+        )
+    ),
     "random_numbers": tuple(
         call(STATE, kind, (1031,), dtype, -3, 7)
         for kind, dtype in (

@@ -8,7 +8,7 @@ from netcl_plugin_data_kernels.screening import screen_of
 from netcl_plugin_data_kernels.vocabulary import KERNEL
 
 import netcl_core as nc
-from netcl_core.errors import TemplateError
+from netcl_core.errors import BuildError, TemplateError
 from netcl_core.hardware import programs
 
 BOTH = {bounds: screen_of("odd/odd.cl.j2", bounds) for bounds in (False, True)}
@@ -96,6 +96,18 @@ MORE = {
     "one of another kind": ("", "do { x[0] += 1; } while (true);"),
     "one without a condition": ("", "for (int k = 0; ; ++k) { x[k] = 1; }"),
     "many parentheses": ("", f"x[0] = {'(' * 9999}1{')' * 9999};"),
+    "many values": ("", f"x[0] = {'1 + ' * 9999}1;"),
+    "many signs": ("", f"x[0] = {'- ' * 9999}1;"),
+    "many statements": ("", "x[0] = n + n;" * 9999),
+    "many rounds": ("", "\n#pragma unroll 100000\nwhile (x[0] < n) x[0] += 1;"),
+    "many rounds of many": ("", "\n#pragma unroll\nwhile (x[0] < n)" * 5 + "x[0] += 1;"),
+    "functions that double": (
+        "float f0(float a) { return a; } "
+        + "".join(
+            f"float f{i}(float a) {{ return f{i - 1}(f{i - 1}(a)); }} " for i in range(1, 25)
+        ),
+        "",
+    ),
 }
 #: Ways out of a buffer that no check of an index would see.
 OUTSIDE = {
@@ -155,8 +167,8 @@ STACKS = {
     "arrays of a group": ("", "float t[1000]; barrier(1); x[0] = t[1];"),
     "numbers of a group": ("", "float16 " + ", ".join(f"v{i}" for i in range(9)) + "; barrier(1);"),
     "functions that call each other": (
-        "void f0(int n) { float t[99]; t[n] = 1; } "
-        + "".join(f"void f{i}(int n) {{ {f'f{i - 1}(n); ' * 9} }} " for i in range(1, 6)),
+        "void f0(int n) { float t[250]; t[n] = 1; } "
+        + "".join(f"void f{i}(int n) {{ {f'f{i - 1}(n); ' * 5} }} " for i in range(1, 6)),
         "f5(1);",
     ),
 }
@@ -261,6 +273,21 @@ def test_what_is_checked_is_what_is_used(body: str) -> None:
     kernel(device.queue, (1,), (1,), *held, *map(np.uint64, (4, 64)))
     cl.enqueue_copy(device.queue, arrays[1], held[1])
     assert (arrays[1][16:] == 99).all()
+
+
+#: Functions that store more than an element of their buffer, of which PoCL only warns.
+WIDER = {
+    "vstore of doubles": "vstore4((double4)(7), 3, x);",
+    "a second result": "float4 v = fract((float4)(1.5f), &x[15]);",
+}
+
+
+@pytest.mark.parametrize("body", WIDER.values(), ids=WIDER)
+def test_no_function_stores_more_than_a_pointer_says(body: str) -> None:
+    for device in nc.devices():
+        if device.has_kernels and device.kind == "cpu":
+            with pytest.raises(BuildError, match="incompatible pointer types"):
+                programs.build(device, bounded(kernel(body)), "f0")
 
 
 @pytest.mark.parametrize("body", RACING.values(), ids=RACING)

@@ -18,6 +18,7 @@ from netcl_plugin_linalg import conformance, gemm_gpu
 from netcl_plugin_linalg.attention_cases import ATTENTION
 from netcl_plugin_linalg.gemm import Product
 from netcl_plugin_linalg.gemm_gpu import FENCE, TILES, default_settings, tiled
+from netcl_plugin_linalg.gemm_thin import thin
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -100,6 +101,7 @@ def multiplied(
     dtype: str = "float32",
     bias: bool = False,
     row_sums: bool = False,
+    plan: Any = tiled,
 ) -> list[str]:
     """Multiply by given settings and compare; returns the names of the kernels."""
     (m, n, k), (turn_a, turn_b) = sizes, layout
@@ -110,10 +112,11 @@ def multiplied(
     outs = (nc.Spec((m, n), dtype), *([nc.Spec((m,), dtype)] if row_sums else []))
     specs = tuple(nc.Spec(each.shape, dtype) for each in tensors)
     request = ag.Request("matmul", device, specs, outs, {})
-    default = default_settings(request, product)
-    request = ag.Request("matmul", device, specs, outs, {}, settings=chosen or default)
+    if chosen is None:
+        chosen = default_settings(request, product)
+    request = ag.Request("matmul", device, specs, outs, {}, settings=chosen)
     results = [nc.Tensor.full(each.shape, 7, dtype) for each in outs]
-    kernels = tiled(request, product, bias, row_sums)
+    kernels = plan(request, product, bias, *([row_sums] if plan is tiled else []))
     buffers = [each.buffer for each in tensors], [each.buffer for each in results]
     nc.Bound(device, kernels, specs, outs)(*buffers)
     right = wanted(a, b, dtype) + (start.astype("float64") if bias else 0)
@@ -121,6 +124,41 @@ def multiplied(
     if row_sums:
         close(results[1].to_host(), a.astype("float64").sum(1), dtype, k)
     return [each.entry for each in kernels.launches]
+
+
+# -- what fills no tile -------------------------------------------------------------------------
+
+
+@FEW
+@given(
+    few=st.integers(1, 8),
+    many=st.sampled_from([1, 6, 32, 100, 261]),
+    inner=st.sampled_from([1, 3, 16, 64, 1001]),
+    turned=st.booleans(),
+    layout=st.sampled_from(LAYOUTS),
+    dtype=st.sampled_from(["float32", "float16", "int32", "bool"]),
+    bias=st.booleans(),
+)
+def test_few_rows_or_columns(
+    device: nc.Device, few: int, many: int, inner: int, turned: bool, layout: Any, dtype: str,
+    bias: bool,
+) -> None:  # fmt: skip
+    sizes = (many, few, inner) if turned else (few, many, inner)
+    names = multiplied(device, sizes, layout, {}, dtype, bias and dtype != "bool", plan=thin)
+    assert names == ["gemm_thin"]
+
+
+def test_neighbours_of_a_thin_product_are_in_its_kernel(device: nc.Device) -> None:
+    """Also of a batch of small matrices, one of which is read for all."""
+    product = ag.jit_compile(lambda a, b: ag.relu(ag.matmul(ag.mul(a, 2.0), b) + 1.0))
+    for first, second in (((3, 7, 5), (3, 5, 9)), ((7, 5), (3, 5, 8)), ((90, 7), (7, 2))):
+        a, b = drawn(first, "float32"), drawn(second, "float32")
+        x, y = nc.tensor(a), nc.tensor(b)
+        product(x, y)
+        with recorded(device) as stream:
+            found = product(x, y)
+        assert stream.launched == ["gemm_thin"]
+        close(found.to_host(), np.maximum(2.0 * (a.astype("float64") @ b) + 1, 0), "float32", 7)
 
 
 # -- every tile, every layout --------------------------------------------------------------
@@ -299,7 +337,7 @@ def test_a_device_that_is_too_small_for_any_is_told(
 ) -> None:
     monkeypatch.setattr(device, "local_mem_bytes", 100)
     with pytest.raises(PluginError, match=r"256 bytes of local memory, where .* has 100"):
-        ag.matmul(nc.Tensor.ones((3, 3)), nc.Tensor.ones((3, 3)))
+        ag.matmul(nc.Tensor.ones((40, 40)), nc.Tensor.ones((40, 40)))
 
 
 # -- the ops -------------------------------------------------------------------------------
@@ -307,9 +345,13 @@ def test_a_device_that_is_too_small_for_any_is_told(
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    "case", [case for case in conformance.CASES if case not in ATTENTION], ids=str
-)
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+    ("case", "dtype"),
+    [
+        pytest.param(case, dtype, id=f"{dtype}-{case}")
+        for case in conformance.CASES if case not in ATTENTION
+        for dtype in ("float32", "float16") if dtype in case.takes
+    ],
+)  # fmt: skip
 def test_the_ops_and_their_gradients(case: Any, dtype: str, device: nc.Device) -> None:
     """Those of attention have a test of their own."""
     for shapes in case.shapes:
@@ -365,7 +407,7 @@ def test_casts_move_into_the_kernel(device: nc.Device) -> None:
 
 def test_gradients_of_a_layer_take_the_tiles(device: nc.Device) -> None:
     x, w, b = (nc.tensor(drawn(each, "float32"), requires_grad=True)
-               for each in ((9, 7), (5, 7), (5,)))  # fmt: skip
+               for each in ((39, 40), (41, 40), (41,)))  # fmt: skip
     with recorded(device) as stream:
         ag.sum(ag.square(ag.linear(x, w, b))).backward()
     assert sum(name.startswith("gemm") for name in stream.launched) == 3

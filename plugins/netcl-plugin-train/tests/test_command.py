@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from netcl_plugin_train import report
+from netcl_plugin_train import models, report, tasks
 from netcl_plugin_train.files import running_mean
 from netcl_plugin_train.loop import History
+from netcl_plugin_train.report import Display
 from rich.console import Console
+from tensorboardX.proto.event_pb2 import Event
 
 import netcl_core as nc
 from netcl_core.cli.main import netcl
@@ -25,9 +31,21 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(netcl, ["train", *arguments], catch_exceptions=False)
 
 
+def points(path: Path) -> list[tuple[str, int]]:
+    """The curves' names and steps in a file of TensorBoard's: records with their length first."""
+    data, begin, found = path.read_bytes(), 0, []
+    while begin < len(data):
+        end = begin + 12 + int.from_bytes(data[begin : begin + 8], "little")
+        event = Event.FromString(data[begin + 12 : end])
+        found += [(value.tag, event.step) for value in event.summary.value]
+        begin = end + 4
+    return found
+
+
 def test_a_run_leaves_model_and_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = call("digits", "--device", "numpy", "--epochs", "3", "--batch-size", "64")
+    run = ("digits", "--device", "numpy", "--epochs", "3", "--batch-size", "64")
+    result = call(*run, "--plot", "--profile", "--log", "json", "--log", "tensorboard")
     assert result.exit_code == 0, result.output
     model, curves = Path("runs/digits/model.safetensors"), Path("runs/digits/curves.png")
     assert model.stat().st_size > 60_000
@@ -42,6 +60,14 @@ def test_a_run_leaves_model_and_curves(tmp_path: Path, monkeypatch: pytest.Monke
         assert text in result.output
     assert f"{model} (loads back, same accuracy)" in result.output
     assert str(curves) in result.output and "\x1b" not in result.output
+    trace = json.loads(Path("runs/digits/trace.json").read_text())["traceEvents"]
+    assert "host: linear" in {each["name"] for each in trace}
+    assert "host: linear" in Path("runs/digits/profile.txt").read_text()
+    rows = [json.loads(line) for line in Path("runs/digits/metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "loss" in row] == [10, 20, 22, 32, 42, 44, 54, 64, 66]
+    assert [row["epoch"] for row in rows if "accuracy" in row] == [1, 2, 3]
+    (events,) = Path("runs/digits/tensorboard").iterdir()
+    assert {"loss", "lr", "accuracy"} <= {tag for tag, _ in points(events)}
 
 
 def test_json_alone_is_on_stdout(tmp_path: Path) -> None:
@@ -55,7 +81,9 @@ def test_json_alone_is_on_stdout(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["flowers"], "'flowers' is not 'digits'"),
+        (["flowers"], "'flowers' is not one of 'digits'"),
+        (["mnist"], "mnist takes a FOLDER with the four .gz files of https://"),
+        (["digits", "folder"], "digits takes no second argument"),
         ([], "Missing argument"),
         (["digits", "--epochs", "0"], "--epochs"),
         (["digits", "--lr", "0"], "--lr"),
@@ -126,6 +154,41 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     np.testing.assert_allclose(losses[14:28], expected[14:28], rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "run", [["text", "words", "--device", "numpy"], ["digits", "--graph", "--amp"]], ids=str
+)
+def test_ctrl_c_in_an_epoch(
+    run: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dropout, the order of samples and the scaler go on where they were; so do the metrics."""
+    monkeypatch.chdir(tmp_path)
+    Path("words").write_text("to be or not to be. " * 200)
+    if run[0] == "text":
+        small = partial(models.GPT2, 256, 64, width=16, layers=1, heads=2)
+        monkeypatch.setitem(tasks.TASKS, "text", replace(tasks.TASKS["text"], model=small))
+    run += ["--epochs", "2", "--batch-size", "4" if run[0] == "text" else "96", "--log", "json"]
+    assert call(*run, "--out", "whole").exit_code == 0
+    tell = Display.step
+
+    def interrupted(display: Any, steps: int, loss: float, rate: float) -> None:
+        if 20 <= steps < 25:
+            os.kill(os.getpid(), signal.SIGINT)
+        tell(display, steps, loss, rate)
+
+    monkeypatch.setattr(Display, "step", interrupted)
+    result = call(*run, "--out", "there")
+    assert result.exit_code == 130 and "--resume" in result.output
+    rows = Path("there/metrics.jsonl").read_text()
+    Path("there/metrics.jsonl").write_text(rows + '{"step": 99}\n{"step":')  # of a killed run
+    assert call(*run, "--out", "there", "--resume").exit_code == 0
+    models_ = [Path(each, "model.safetensors").read_bytes() for each in ("whole", "there")]
+    assert models_[0] == models_[1]
+    steps = [
+        json.loads(row)["step"] for row in Path("there/metrics.jsonl").read_text().splitlines()
+    ]
+    assert steps == sorted(steps) and steps[-1] < 99
+
+
 def test_help_needs_no_training_libraries() -> None:
     code = """
 import sys
@@ -159,9 +222,9 @@ def test_a_terminal_gets_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
     shown = Console(force_terminal=True, width=100)
     history = History(losses=[1.0, 0.5], accuracies=[0.25], seconds=[1.0], steps=[2])
     with report.Display(shown, "digits on cpu", 1) as display:
-        display.step(2, 0.5)
+        display.step(2, 0.5, 0.1)
         display.epoch(1, history)
-        display.step(2, 0.5)
+        display.step(2, 0.5, 0.1)
     text = capsys.readouterr().out
     for part in ("digits on cpu", "100%", "loss 0.5000", "accuracy 0.2500", "steps/s"):
         assert part in text

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from netcl_plugin_train import digits
+from netcl_plugin_train import training
 from netcl_plugin_train.loop import History, TrainingError, accuracy, fit
 
 import netcl_core as nc
@@ -32,7 +32,7 @@ class Notes:
         self.steps: list[tuple[int, float]] = []
         self.epochs: list[int] = []
 
-    def step(self, steps: int, loss: float) -> None:
+    def step(self, steps: int, loss: float, rate: float) -> None:
         self.steps.append((steps, loss))
 
     def epoch(self, epochs: int, history: History) -> None:
@@ -53,7 +53,7 @@ def test_a_line_is_learned(device: Any) -> None:
 
         evaluate = lambda net: accuracy(net, batches)  # noqa: E731 - read beside its use
         loss = nn.CrossEntropyLoss()
-        history = fit(model, optimizer, loss, batches, 4, evaluate, notes, schedule)
+        history = fit(model, optimizer, loss, batches, 4, evaluate, [notes], schedule)
     assert history.accuracies[-1] > 0.95 and len(history.accuracies) == 4
     assert len(history.losses) == 52 and history.losses[-1] < history.losses[0]
     assert history.steps == [13] * 4 and history.steps_per_second > 0
@@ -97,7 +97,7 @@ def test_speed_leaves_out_the_first_epoch() -> None:
 @everywhere
 def test_digits_are_learned(device: Any) -> None:
     with nc.use_device(device):
-        run = digits.train(digits.Settings())
+        run = training.train(training.settings_of("digits"))
     assert run.device is device
     assert run.accuracy >= 0.97
     names = {name for name, _ in run.plugins}

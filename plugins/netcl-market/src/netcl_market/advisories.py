@@ -71,8 +71,8 @@ class Advisory:
 
     def __str__(self) -> str:
         what = {"advisory": self.id or "an advisory"}.get(self.kind, self.kind)
-        fixed = f" Take {self.fixed}." if self.fixed else ""
-        return f"{what} ({self.date}): {self.text}{fixed}"
+        fixed = f". Take {self.fixed}" if self.fixed else ""
+        return f"{what} ({self.date}): {self.text.rstrip('.')}{fixed}"
 
 
 def read_withdrawals(path: Path) -> tuple[Advisory, ...]:

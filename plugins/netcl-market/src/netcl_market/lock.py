@@ -8,6 +8,7 @@ with a line for each distribution, and for each on each device, so that it can b
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -149,7 +150,7 @@ def read(path: Path, *, sources: bool = True) -> Lock:
 def parse(data: bytes, *, sources: bool = True) -> Lock:
     """The lock in the bytes of a file; see `read`."""
     try:
-        table = json.loads(data)
+        table = json.loads(data, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:  # JSON and UTF-8 errors are ValueErrors
         raise _unreadable(f"it is no JSON ({error})") from error
     schema = _take(table, "", "schema", int)
@@ -170,6 +171,16 @@ def parse(data: bytes, *, sources: bool = True) -> Lock:
         _each(_take(table, "", "devices", dict), "devices", partial(_part, served, sources)),
         _take(table, "", "strict", bool, False),
     )
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A table; a key that stands there twice, as after a merge, is an error."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError(
+            f"{Counter(key for key, _ in pairs).most_common(1)[0][0]!r} is there twice"
+        )
+    return table
 
 
 def _unreadable(what: str) -> PluginError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -59,6 +60,11 @@ def new_key(path: Path) -> str:
     return str(signer.public_key.keyval["public"])
 
 
+def public_of(key: Path) -> str:
+    """The public key of the private one in a file."""
+    return str(_signer(key).public_key.keyval["public"])
+
+
 def sign(statement: Statement, key: Path) -> str:
     """The envelope of a statement, signed with the private key in a file, as JSON."""
     subject = {"name": statement.name, "digest": {"sha256": statement.sha256}}
@@ -90,16 +96,11 @@ def verify(envelope: bytes, keys: Iterable[str]) -> tuple[Statement, str]:
         text = f"it is no envelope ({type(error).__name__}: {error})"
         raise _refused(text, "what `netcl market sign` wrote") from error
     unverified = _library("exceptions").UnverifiedSignatureError
-    why = "there is none"
     for key, each in public.items():
-        try:
+        with suppress(unverified, ValueError, TypeError):  # of a signature in other forms
             opened.verify([each], 1)
-        except (unverified, ValueError, TypeError) as error:  # of a signature in other forms
-            why = f"{type(error).__name__}: {error}"
-            continue
-        return _statement(opened.payload), key
-    text = f"none of the keys that may sign it has signed it ({why})"
-    raise _refused(text, "a listed key")
+            return _statement(opened.payload), key
+    raise _refused("none of the keys that may sign it has signed it", "a listed key")
 
 
 def _statement(payload: bytes) -> Statement:

@@ -58,6 +58,7 @@ class OpenCLReplay:
 
     def run(self) -> None:
         """Enqueue all of them; does not wait."""
+        self._stream.catch_up()
         event = None
         try:
             for command in self._prepared:

@@ -32,6 +32,10 @@ _BEFORE: Final = TYPES | QUALIFIERS | {"(", "&", "*"}
 _ATOMIC: Final = ("int", "uint", "long", "ulong", "float")
 #: Characters of indices that are written twice, once to compare them.
 _LONG: Final = 200
+#: Values and signs of one statement: the stack of a compiler does not hold any number of them.
+_VALUES: Final = 2000
+#: Those of a source, where each call and each round of an unrolled loop is a copy.
+_SIZE: Final = 20_000
 #: How functions begin at which the work-items of a group wait for each other.
 WAITING: Final = ("barrier", "work_group_", "sub_group_")
 #: What a kernel on a CPU may do with pointers.
@@ -48,6 +52,8 @@ class ExpressionReader(DeclarationReader):
         used: Bytes of the variables of the function at hand, and of those that it calls; `costs`
             has those of the functions so far.
         waits: Whether work-items wait for each other.
+        weight: Values and signs so far; `weights` has those of each function, `copies` how often
+            the loops at hand are written out.
         writes: What the source writes so far.
         indices: The indices so far, where it is not known yet what is settled.
 
@@ -67,6 +73,8 @@ class ExpressionReader(DeclarationReader):
         self.waits = False
         self._changes = 0  # of variables
         self._looks = 0  # at memory, which may hold something else when it is looked at again
+        self.values = 0  # of a statement
+        self.weight, self.weights, self.copies = 0, dict[str, int](), 1
 
     # -- values ----
 
@@ -138,6 +146,10 @@ class ExpressionReader(DeclarationReader):
         """Signs and casts before something, and what follows it."""
         changed = False
         while True:
+            self.values += 1
+            if self.values > _VALUES:
+                self.refuse(f"at most {_VALUES} values and signs in a statement")
+            self.weigh(1)
             text = self.text
             if text == "(" and self.peek() in TYPES | QUALIFIERS:
                 self.cast()
@@ -160,6 +172,12 @@ class ExpressionReader(DeclarationReader):
             if text == "[":
                 self.refuse("an index after the name of a buffer or an array")
             self._changes += text in ("++", "--")
+
+    def weigh(self, values: int) -> None:
+        """Count values and signs: what grows without an end is compiled without one."""
+        self.weight += values * self.copies
+        if self.weight > _SIZE:
+            self.refuse(f"at most {_SIZE} values and signs, unrolled and with what is called")
 
     def is_three(self, place: int) -> bool:
         """Whether a token is of vectors of three numbers."""
@@ -315,6 +333,7 @@ class ExpressionReader(DeclarationReader):
         """A call of one of the source's functions: pointers bring the number of their elements."""
         counts = ""
         self.used += self.costs[name]
+        self.weigh(self.weights[name])
         self._looks += any(pointer for _, pointer in self.functions[name])
         for number, (parameter, pointer) in enumerate(self.functions[name]):
             if number:

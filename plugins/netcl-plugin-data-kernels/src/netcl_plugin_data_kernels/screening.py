@@ -39,7 +39,11 @@ _PRIVATE: Final = 4096
 _STACK: Final = 2 << 20
 #: The most work-items of a group where the plugin leaves that to the driver.
 _ITEMS: Final = 4096
+#: How often a loop is written out where the source leaves that to the compiler.
+_ROUNDS: Final = "8"
+#: What stands before a source. PoCL only warns where a function stores more than a pointer's type.
 _HELPERS: Final = (
+    '#pragma clang diagnostic error "-Wincompatible-pointer-types"\n'
     "static inline ulong netcl_in(ulong i, ulong n) { return i < n ? i : 0; } "
     "static inline ulong netcl_at(ulong i, ulong n) "
     "{ volatile ulong settled = i; return netcl_in(settled, n); } "
@@ -113,7 +117,7 @@ class _Reader(ExpressionReader):
                 count = f"netcl_bytes_{each} / {BYTES.get(of.type)}"
                 self.say(f" const ulong netcl_count_{each} = {count};" if of.pointer else "")
             self.say(f" if (!({' && '.join(f'netcl_count_{x}' for x in pointers)})) return;")
-        self.used = 0
+        self.used, before = 0, self.weight
         ends = self.bounds and type_ != "void"  # else the value would be any, or two
         self.block(f"return ({type_})(0); " if ends else "")
         self.scopes.pop()
@@ -122,7 +126,7 @@ class _Reader(ExpressionReader):
             self.refuse(
                 f"variables of at most {_STACK} bytes{at}, those of called functions too", token
             )
-        self.costs[name] = self.used
+        self.costs[name], self.weights[name] = self.used, self.weight - before
         self.functions[name] = tuple((x, of.type if of.pointer else "") for x, of in parameters)
 
     def parameters(self, kernel: bool) -> list[tuple[str, Name]]:
@@ -196,6 +200,7 @@ class _Reader(ExpressionReader):
             self.refuse(f"arrays of at most {_PRIVATE} bytes on a CPU")
 
     def initial(self) -> None:
+        self.values = 0
         if not self.given("{"):
             return self.assignment()
         while not self.given("}"):
@@ -218,8 +223,9 @@ class _Reader(ExpressionReader):
     def statement(self) -> None:
         token = self.now
         text = token.text
+        self.values = 0
         if token.kind == "pragma":
-            self.take()
+            self.pragma(text.split())
         elif text == "{":
             self.take()
             self.block()
@@ -236,6 +242,21 @@ class _Reader(ExpressionReader):
             if not self.store():
                 self.expression()
             self.want(";")
+
+    def pragma(self, words: Sequence[str]) -> None:
+        """A hint; before a loop that is unrolled, with the loop, of which there are copies then."""
+        loop = "unroll" in words
+        if words[-1] == "unroll":
+            words = [*words, _ROUNDS]
+            self.say(f"\n{' '.join(words)}\n")
+            self.take()
+            self.skip()
+        else:
+            self.take()
+        if loop:
+            before, self.copies = self.copies, self.copies * max(int(words[-1]), 1)
+            self.statement()
+            self.copies = before
 
     def condition(self) -> None:
         self.want("(")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from netcl_plugin_kit.testing import FLOATS, INTEGERS, MILD, Case, uniform, whole
 
@@ -101,9 +102,26 @@ SECOND: Sequence[Case] = [
 #: Special functions; PyTorch's own of integers are those of their floats.
 ENDS = {"non-finite": "PyTorch's slope there is inf * 0"}
 OUTSIDE = {"derivative": "NaN where the function is none, as PyTorch's; the symbolic one is 0"}
+
+
+def _second_kind(order: int, scaled: bool) -> Any:
+    """PyTorch's function, which has no gradient, with its slope by DLMF 10.29."""
+
+    def value(torch: Any, x: Any) -> Any:
+        at = x.detach()
+        name = f"{'scaled_' * scaled}modified_bessel_k"
+        k = [getattr(torch.special, f"{name}{n}")(at) for n in (0, 1)]
+        slope = scaled * k[order] - (k[0] + k[1] / at if order else k[1])
+        return k[order] + (x - at) * torch.where(at > 0, slope, 1.0)  # at 0 the value alone
+
+    return value
+
+
 SPECIAL: Sequence[Case] = [
     Case("lgamma", (uniform(0.2, 9),), "lgamma", skip=ENDS),
     Case("lgamma", (uniform(-5.8, -5.2),), "lgamma", note="below", shapes=COMPOSED,
+         dtypes=FLOATS[2:], skip=ENDS | {"refusal": "the case above is of these dtypes"}),
+    Case("lgamma", (uniform(-0.45, -0.05),), "lgamma", note="near 0", shapes=COMPOSED,
          dtypes=FLOATS[2:], skip=ENDS | {"refusal": "the case above is of these dtypes"}),
     Case("digamma", (uniform(0.2, 9),), "digamma", skip=ENDS, tolerance=1000,
          because="PyTorch's own trigamma has 9 digits in float64"),
@@ -126,6 +144,11 @@ SPECIAL: Sequence[Case] = [
     Case("logaddexp2", TWO, "logaddexp2", skip=ENDS),
     *(Case(op, (uniform(-11, 11),), op if op == "i0" else f"special.{op}", skip=ENDS)
       for op in ("i0", "i0e", "i1", "i1e")),
+    Case("erfcx", (ALL,), "special.erfcx",
+         skip=ENDS | {"derivative": "infinite below -27, where the symbolic one is a constant's"}),
+    *(Case(f"{'scaled_' * scaled}modified_bessel_k{order}", (uniform(0.1, 4),),
+           _second_kind(order, scaled), skip=ENDS | OUTSIDE)
+      for order in (0, 1) for scaled in (False, True)),
 ]  # fmt: skip
 #: Made of other ops; PyTorch takes integers alone, floats alone, or all as float64.
 BITS = whole(-9, 9)

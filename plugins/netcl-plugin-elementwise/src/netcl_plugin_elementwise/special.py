@@ -21,9 +21,11 @@ _NAMES: Final = {
     **{
         name: name
         for name in (
-            "digamma", "entr", "erf", "erfc", "erfinv", "exp2", "expm1", "i0", "i0e", "i1", "i1e",
-            "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp", "ndtr", "ndtri", "polygamma",
-            "round", "sinc", "softmax", "xlog1py", "xlogy",
+            "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expm1", "i0", "i0e",
+            "i1", "i1e", "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp",
+            "modified_bessel_k0", "modified_bessel_k1", "ndtr", "ndtri", "polygamma", "round",
+            "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "sinc", "softmax", "xlog1py",
+            "xlogy",
         )
     },
     "expit": "sigmoid",

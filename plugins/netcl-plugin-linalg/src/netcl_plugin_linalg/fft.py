@@ -19,23 +19,26 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, ShapeError, message
-from netcl_plugin_linalg.host import FFT
+from netcl_plugin_linalg.host import FFT, IRFFT, RFFT
 
 _NORMS: Final = {"backward": (0.0, 1.0), "ortho": (0.5, 0.5), "forward": (1.0, 0.0)}
 
 
-def _operand(who: str, input: Any, pairs: bool) -> Any:
+def _floating(input: Any) -> Any:
     x = ag.as_operand(input)
-    x = x if x.dtype == "float64" else x.astype("float32")
+    return x if x.dtype == "float64" else x.astype("float32")
+
+
+def _operand(who: str, input: Any, pairs: bool) -> Any:
+    x = _floating(input)
     if pairs and (not x.ndim or x.shape[-1] != 2):
         given = f"shape {x.shape}"
         raise ShapeError(message(who, given, "pairs (..., 2)", "Of real numbers say pairs=False"))
     return x if pairs else ag.stack([x, ag.full_like(x, 0)], -1)
 
 
-def _places(who: str, x: Any, dim: Any, s: Any, count: int | None) -> list[int]:
-    """The axes of a transform of pairs."""
-    ndim = x.ndim - 1
+def _places(who: str, ndim: int, dim: Any, s: Any, count: int | None = None) -> list[int]:
+    """The axes of a transform of numbers with so many dimensions."""
     if dim is None:
         some = count if s is None else len(s)
         dim = range(ndim) if some is None else range(-some, 0)
@@ -75,7 +78,7 @@ def _factor(who: str, norm: str | None, inverse: bool, count: int) -> float:
 def _complex(who: str, input: Any, s: Any, dim: Any, norm: str | None, pairs: bool, inverse: bool,
              count: int | None = None) -> Any:  # fmt: skip
     x = _operand(who, input, pairs)
-    places = _places(who, x, dim, s, count)
+    places = _places(who, x.ndim - 1, dim, s, count)
     x = _sized(who, x, places, s)
     size = math.prod(x.shape[place] for place in places)
     if not places:
@@ -152,10 +155,13 @@ def ifftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None, *
 
 def _half(who: str, input: Any, s: Any, dim: Any, norm: str | None, inverse: bool = False) -> Any:
     """The first half of a transform of real numbers along the last of the axes."""
-    x = _operand(who, input, False)
-    last = _places(who, x, dim, s, None)[-1]
-    found = _complex(who, input, s, dim, norm, False, inverse)
-    return ag.narrow(found, last, 0, found.shape[last] // 2 + 1)
+    x = _floating(input)
+    places = _places(who, x.ndim, dim, s)
+    x = _sized(who, x, places, s)
+    scale = _factor(who, norm, inverse, math.prod(x.shape[place] for place in places))
+    last = places[-1]
+    found = RFFT(x, dim=last, size=x.shape[last], inverse=inverse, scale=scale)
+    return FFT(found, dims=places[:-1], inverse=inverse, scale=1.0) if places[:-1] else found
 
 
 def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
@@ -189,25 +195,18 @@ def _real(who: str, input: Any, s: Any, dim: Any, norm: str | None, pairs: bool,
           inverse: bool = True) -> Any:  # fmt: skip
     """Real numbers from the first half of their transform."""
     x = _operand(who, input, pairs)
-    places = _places(who, x, dim, s, None)
+    places = _places(who, x.ndim - 1, dim, s)
     last = places[-1]
     sizes = [None] * len(places) if s is None else list(s)
     size = sizes[-1] if sizes[-1] not in (None, -1) else 2 * (x.shape[last] - 1)
     if size < 1:
         raise AttributeValueError(message(who, f"a size of {size}", "at least 1"))
     x = _sized(who, x, places, [*sizes[:-1], size // 2 + 1])
-    rest = (size - 1) // 2
     count = math.prod(x.shape[place] for place in places[:-1]) * size
     scale = _factor(who, norm, inverse, count)
     if places[:-1]:
         x = FFT(x, dims=tuple(places[:-1]), inverse=inverse, scale=1.0)
-    other = ag.flip(ag.narrow(x, last, 1, rest), (last,))
-    whole = ag.cat([x, _conjugate(other)], last) if rest else x
-    return ag.select(FFT(whole, dims=(last,), inverse=inverse, scale=scale), -1, 0)
-
-
-def _conjugate(x: Any) -> Any:
-    return ag.stack([ag.select(x, -1, 0), ag.neg(ag.select(x, -1, 1))], -1)
+    return IRFFT(x, dim=last, size=size, inverse=inverse, scale=scale)
 
 
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None, *,

@@ -14,13 +14,14 @@ from typing import Any, Final, final
 from netcl_core import DTYPES, ZEROS_BYTES, Kernel, Kernels
 from netcl_core.autograd import Implementation, Request, Requirements, Space
 from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
+from netcl_plugin_linalg.gemm_thin import fits, thin
 
 TEMPLATE: Final = "linalg/gemm_gpu.cl.j2"
 #: Elements that are read at once: where lines do not begin at a multiple, they are one by one.
 _QUAD: Final = 4
 #: Slices of the inner dimension at most, and how short they may get: where tiles nearly fill the
 #: device without, only a long dimension is worth the sums that have to be written and read again.
-_MOST_SLICES: Final = 8
+_MOST_SLICES: Final = 64
 _SHORT, _LONG = 32, 512
 #: What it takes to add up the slices in the launch that makes them.
 FENCE: Final = Requirements(compiles="linalg/device_fence.cl.j2", standard="CL3.0")
@@ -93,7 +94,8 @@ def default_settings(request: Request, product: Product) -> dict[str, Any]:
     for tile, filled in TILES.values():
         groups = tile.count(product.rows, product.columns) * batch
         ragged = product.inner % tile.bk and tile.bk > 16  # then smaller steps waste less
-        taken = groups >= filled * units and not (ragged and filled == 0)
+        empty = tile.bm * tile.bn >= 2 * product.rows * product.columns and tile.bm > 4
+        taken = groups >= filled * units and not (ragged and filled == 0) and not empty
         if taken and tile.misfit(request) is None:
             break
     return {"tile": str(tile), "slices": _slices(product.inner, groups, units)}
@@ -102,8 +104,8 @@ def default_settings(request: Request, product: Product) -> dict[str, Any]:
 def _slices(inner: int, groups: int, units: int) -> int:
     """So many that two and a half groups go to each compute unit."""
     shortest = _LONG if groups >= 0.75 * units else _SHORT
-    wanted = round(2.5 * units / groups)
-    return max(1, min(_MOST_SLICES, wanted, inner // shortest))
+    wanted = min(_MOST_SLICES, round(2.5 * units / groups), inner // shortest)
+    return max(1, wanted if wanted <= 8 else wanted // 16 * 16 or 8)
 
 
 def _batch(product: Product) -> int:
@@ -116,10 +118,13 @@ def on_gpus(
     """The implementation for GPUs of an op that is a product; a third input is its bias."""
 
     def plan(request: Request) -> Kernels:
-        return tiled(request, product_of(request), len(request.inputs) == 3, row_sums)
+        product, bias = product_of(request), len(request.inputs) == 3
+        if not row_sums and fits(product):
+            return thin(request, product, bias)
+        return tiled(request, product, bias, row_sums)
 
     space = Space(
-        {"tile": tuple(TILES), "slices": range(1, _MOST_SLICES + 1)},
+        {"tile": tuple(TILES), "slices": (*range(1, 9), *range(16, _MOST_SLICES + 1, 16))},
         lambda request: default_settings(request, product_of(request)),
         lambda request, settings: TILES[settings["tile"]][0].misfit(request),
     )

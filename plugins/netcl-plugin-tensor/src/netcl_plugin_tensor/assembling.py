@@ -353,13 +353,13 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype:
     [1.0, 10.0, 100.0]
     """
     plain_shape("logspace", steps)
-    if "int" in nc.dtype_name(dtype or "float32"):  # as in PyTorch
+    kind = nc.dtype_name("float32" if dtype is None else dtype)
+    if "int" in kind:  # as in PyTorch
         start, end = int(start), int(end)
-    exponents = nc.linspace(start, end, steps, dtype="float64", device="numpy").numpy()
     with np.errstate(all="ignore"):
-        found = np.power(np.float64(base), exponents)
-    kind = "float32" if dtype is None else dtype
-    return nc.tensor(found, dtype=kind, device=device, requires_grad=requires_grad)
+        exponents = nc.linspace(start, end, steps, dtype="float64", device="numpy").numpy()
+        powers = np.power(np.float64(base), exponents)
+    return nc.tensor(powers, dtype=kind, device=device, requires_grad=requires_grad)
 
 
 OPERATORS: Final = (

@@ -1,4 +1,4 @@
-"""Numbers drawn at random by weights, probabilities and rates."""
+"""Numbers drawn at random by weights, probabilities and means."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, HostCall, Kernel, Kernels, Spec, Tensor, widened
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import geometry
 from netcl_plugin_tensor.axes import whole
-from netcl_plugin_tensor.random import RANDOM_NUMBERS, fresh_state, rand, randn
+from netcl_plugin_tensor.random import RANDOM_NUMBERS, rand, randn
 
 _CHUNK: Final = 256
 
@@ -95,64 +95,6 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
     return ag.add(ag.mul(drawn, parts[1]), parts[0])
 
 
-def poisson(input: Any, generator: Any = None) -> Any:
-    """Numbers of events where `input` are expected: Poisson's distribution, in the input's dtype.
-
-    >>> nc.poisson(nc.zeros(3)).tolist()
-    [0.0, 0.0, 0.0]
-
-    The host draws them, by NumPy's Philox from a random state, so that every device gets the same.
-    """
-    x = ag.as_operand(input).detach()
-    return COUNTS(fresh_state("poisson", x.device, generator), x)
-
-
-def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
-    """How many of `count` trials succeed, each with probability `prob`; drawn as by `poisson`."""
-    n, p = (x.detach() for x in ag.as_operands(count, prob))
-    shape = np.broadcast_shapes(n.shape, p.shape)
-    state = fresh_state("binomial", n.device, generator)
-    return COUNTS(state, ag.expand(n, shape), ag.expand(p, shape))
-
-
-def _counts(state: Any, *parameters: Any) -> Any:
-    """Of one parameter, rates, Poisson's numbers; of two, trials and probabilities, binomial."""
-    drawing = np.random.Generator(np.random.Philox(key=state.astype(np.uint64)))
-    given = [widened(x).astype(np.float64) for x in parameters]
-    try:
-        if len(given) == 1:
-            return drawing.poisson(*given).astype(parameters[0].dtype)
-        return drawing.binomial(given[0].astype(np.int64), given[1]).astype(parameters[0].dtype)
-    except ValueError as error:
-        who = "poisson" if len(given) == 1 else "binomial"
-        expected = "rates of at least 0" if len(given) == 1 else "counts, and probabilities"
-        raise AttributeValueError(message(who, f"{error}", expected)) from None
-
-
-def _infer_counts(state: Spec, x: Spec, *others: Spec) -> Spec:
-    if not all(DTYPES[each.dtype].floating for each in (x, *others)):
-        raise DtypeError(message("poisson, binomial", f"a {x.dtype} tensor", "a floating dtype"))
-    return x
-
-
-def _plan_counts(request: Request) -> HostCall:
-    def fill(inputs: Any, out: Any) -> None:
-        out[...] = _counts(*inputs)
-
-    return HostCall(fill)
-
-
-COUNTS: Final = Operator(
-    name="counts",
-    bind=lambda state, *parameters: ((state, *parameters), {}),
-    infer=_infer_counts,
-    reference=_counts,
-    implementations=(Implementation("counts", "NumPy on the host", _plan_counts),),
-    doc="counts(state, rates) or counts(state, trials, probabilities): numbers of events.",
-    method=False,
-)
-
-
 def _check(operands: Any, distinct: int | None) -> None:
     """Raise AttributeValueError for what are no weights, or for fewer above 0 than are drawn."""
     weights = widened(operands[0].to_host())
@@ -221,6 +163,4 @@ OPERATORS = (
     composite(multinomial, parts=(DRAW, RANDOM_NUMBERS)),
     composite(bernoulli, ("input",)),
     composite(normal, method=False),
-    composite(poisson, ("input",), parts=(COUNTS,), method=False),
-    composite(binomial, ("count", "prob"), parts=(COUNTS,), method=False),
 )

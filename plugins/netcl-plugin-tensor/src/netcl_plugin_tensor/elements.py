@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -136,6 +136,9 @@ def getitem(x: Any, index: Any) -> Any:
     along = _single_tensor(operand, index)
     if along is not None:
         return _by_tensor(operand, *along)
+    several = _neighbouring_tensors(operand, index)
+    if several is not None:
+        return _by_tensor(several.x, several.places, several.dim, ())
     masked = masked_places(operand, index)
     if masked is not None:
         chosen, shape = masked
@@ -164,6 +167,9 @@ def index_put(x: Any, index: Any, value: Any, accumulate: bool = False) -> Any:
     operand = ag.as_operand(x)
     _check_device("index_put", operand, (index, value))
     given = ag.as_operand(value, operand.device).astype(operand.dtype)
+    several = _neighbouring_tensors(operand, index)
+    if several is not None and several.places.size:
+        return ag.reshape(_put_slices(*several, given, accumulate), operand.shape)
     masked = masked_places(operand, index)
     if masked is not None:
         chosen, shape = masked
@@ -222,6 +228,69 @@ def _by_tensor(x: Any, index: Any, dim: int, around: tuple[Any, ...]) -> Any:
     kept = BASIC(x, around) if any(item != slice(None) for item in around) else x
     picked = TAKE(kept, dim, ag.reshape(index, (-1,)))
     return ag.reshape(picked, (*kept.shape[:dim], *index.shape, *kept.shape[dim + 1 :]))
+
+
+class _Slices(NamedTuple):
+    """`x` with the indexed axes as one, `dim`, and the places along that."""
+
+    x: Any
+    dim: int
+    places: Any
+
+
+def _neighbouring_tensors(x: Any, index: Any) -> _Slices | None:
+    """An index of integers for neighbouring axes, one at least a tensor, which stays there."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(dots) == 1:
+        items[dots[0] : dots[0] + 1] = [slice(None)] * (x.ndim - len(items) + 1)
+    picked = [i for i, item in enumerate(items) if not _is_all(item)]
+    if not picked or len(items) > x.ndim or picked[-1] - picked[0] >= len(picked):
+        return None
+    first, given = picked[0], [items[i] for i in picked]
+    if not any(isinstance(each, Tensor) for each in given) or not all(map(_is_places, given)):
+        return None
+    try:
+        np.broadcast_shapes(*map(np.shape, given))
+    except ValueError:
+        return None
+    sizes, places = x.shape[first : first + len(given)], None
+    for each, size in zip(given, sizes, strict=True):
+        along = ag.as_operand(each, x.device).astype("int64")
+        ag.check_data(_check_places, (along,), size)
+        along = ag.where(ag.lt(along, 0), ag.add(along, size), along)
+        places = along if places is None else ag.add(ag.mul(places, size), along)
+    rest = x.shape[first + len(given) :]
+    return _Slices(ag.reshape(x, (*x.shape[:first], math.prod(sizes), *rest)), first, places)
+
+
+def _is_all(item: Any) -> bool:
+    return isinstance(item, slice) and item == slice(None)
+
+
+def _is_places(item: Any) -> bool:
+    if isinstance(item, (list, range)):
+        item = np.asarray(item)
+    if isinstance(item, (Tensor, np.ndarray)):
+        return str(item.dtype) in _INTEGERS
+    return isinstance(item, int) and not isinstance(item, bool)
+
+
+def _check_places(operands: Sequence[Any], size: Any) -> None:
+    (places,) = operands
+    low, high = places.int_range() if places.size else (0, -1)
+    if low < -size or high >= size:
+        wrong = low if low < -size else high
+        raise IndexError(message("getitem", f"the index {wrong}", f"{-size} to {size - 1}"))
+
+
+def _put_slices(x: Any, dim: int, places: Any, given: Any, accumulate: bool) -> Any:
+    """`x` with slices put, or added, at places of an axis."""
+    rest = x.shape[dim + 1 :]
+    values = _broadcast(given, (*x.shape[:dim], *places.shape, *rest))
+    slices = ag.reshape(values, (*x.shape[:dim], places.size, *rest))
+    change = ag.index_add if accumulate else ag.index_copy
+    return change(x, dim, ag.reshape(places, (-1,)), slices)
 
 
 def _places(who: str, shape: Sequence[int], index: Any) -> tuple[Any, bool]:

@@ -74,7 +74,7 @@ def add_lines(request: Request, picked: Spec, full: Spec) -> Kernels:
         args = (("in", 1), places, listed, *numbers)
         launches.append(Kernel(TEMPLATE, "find_crowded", args, (1,), None, context))
         buffers += (places, listed, doubles)
-    width = _width(request, picked)
+    width = neighbours(request, picked)
     args = (*buffers, *line_numbers(request, picked, full))
     sizes = ((lines // width,), (1,)) if width > 1 else geometry.groups(request.device, lines)
     launches.append(Kernel(TEMPLATE, "add_lines", args, *sizes, {**context, "width": width}))
@@ -83,7 +83,7 @@ def add_lines(request: Request, picked: Spec, full: Spec) -> Kernels:
     return Kernels(tuple(launches), scratch)
 
 
-def _width(request: Request, picked: Spec) -> int:
+def neighbours(request: Request, picked: Spec) -> int:
     """Neighbouring lines of an item: as many as leave one to each core of a CPU."""
     dim = request.attrs["dim"]
     if request.device.kind != "cpu" or dim == picked.ndim - 1:

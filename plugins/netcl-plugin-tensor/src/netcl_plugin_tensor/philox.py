@@ -14,15 +14,17 @@ _MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 _WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 
-def words(state: Any, blocks: int) -> Any:
-    """Four random words for each block number, as a (blocks, 4) uint64 array of 32-bit words.
+def words(state: Any, blocks: Any) -> Any:
+    """Four random words for each block, as a (blocks, 4) uint64 array of 32-bit words.
+
+    `blocks` are their numbers, or how many there are from 0 on.
 
     The counter is the block's number and the state's second word, the key its first.
     """
     low = np.uint64(0xFFFFFFFF)
-    index = np.arange(blocks, dtype=np.uint64)
+    index = np.arange(blocks, dtype=np.uint64) if isinstance(blocks, int) else blocks
     seed, number = (np.uint64(word) for word in state)
-    zero = np.zeros(blocks, np.uint64)
+    zero = np.zeros(index.shape, np.uint64)
     c = [index & low, index >> np.uint64(32), zero + (number & low),
          zero + (number >> np.uint64(32))]  # fmt: skip
     key = [seed & low, seed >> np.uint64(32)]

@@ -8,8 +8,10 @@ import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, message
-from netcl_plugin_tensor.axes import plain_shape, together
+from netcl_plugin_tensor.axes import axis, plain_shape, together
 from netcl_plugin_tensor.compacting import COMPACT, true_places
+from netcl_plugin_tensor.scattering import PUT_LINES
+from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 
 
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
@@ -83,7 +85,18 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
     x = ag.as_operand(input)
     added = ag.as_operand(source, x.device)
     added = added if alpha == 1 else ag.mul(added, alpha)
-    return ag.scatter_add(x, dim, everywhere(index, added, dim), added)
+    places = ag.as_operand(index, x.device)
+    place = axis("index_add", dim, x.ndim)
+    if _are_slices(x, place, places, added):
+        return ag.add(x, ADD_AT_INDEX(added, places, place, "index_add", True, False, x.shape))
+    return ag.scatter_add(x, dim, everywhere(places, added, dim), added)
+
+
+def _are_slices(x: Any, dim: int, places: Any, given: Any) -> bool:
+    """Whether there is a slice of x, of its dtype, for each place; what is not gets its error."""
+    slices = (*x.shape[:dim], places.size, *x.shape[dim + 1 :])
+    fits = bool(x.ndim) and given.shape == slices and given.dtype == x.dtype
+    return fits and places.ndim == 1 and places.size > 0 and "int" in places.dtype
 
 
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
@@ -94,7 +107,11 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     """
     x = ag.as_operand(input)
     copied = ag.as_operand(source, x.device)
-    return ag.scatter(x, dim, everywhere(index, copied, dim), copied)
+    places = ag.as_operand(index, x.device)
+    place = axis("index_copy", dim, x.ndim)
+    if _are_slices(x, place, places, copied):
+        return PUT_LINES(x, places, copied, place, True)
+    return ag.scatter(x, dim, everywhere(places, copied, dim), copied)
 
 
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
@@ -105,10 +122,10 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """
     x = ag.as_operand(input)
     places = ag.as_operand(index, x.device)
-    shape = [places.size if i == dim % max(x.ndim, 1) else n for i, n in enumerate(x.shape)]
-    like = Tensor.empty(tuple(shape), device=x.device)
-    nowhere = Tensor.zeros(x.shape, "bool", x.device)
-    chosen = ag.scatter(nowhere, dim, everywhere(places, like, dim), value=True)
+    place = axis("index_fill", dim, x.ndim)
+    shape = [places.size if i == place else n for i, n in enumerate(x.shape)]
+    marks = Tensor.ones(tuple(shape), "bool", x.device)
+    chosen = ag.index_copy(Tensor.zeros(x.shape, "bool", x.device), dim, places, marks)
     return ag.masked_fill(x, chosen, value)
 
 
@@ -123,8 +140,7 @@ def everywhere(index: Any, source: Any, dim: int) -> Any:
 
 OPERATORS = (
     composite(nonzero, parts=(COMPACT,)),
-    *(
-        composite(function)
-        for function in (argwhere, nonzero_static, masked_select, index_add, index_copy, index_fill)
-    ),
+    *(composite(function) for function in (argwhere, nonzero_static, masked_select, index_fill)),
+    composite(index_add, parts=(ADD_AT_INDEX,)),
+    composite(index_copy, parts=(PUT_LINES,)),
 )

@@ -13,15 +13,15 @@ from netcl_core import Kernels, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis
-from netcl_plugin_tensor.selecting import ADD_AT_INDEX, check_index, collected
+from netcl_plugin_tensor.selecting import ADD_AT_INDEX, TAKE, check_index, collected
 from netcl_plugin_tensor.strided import copy
 from netcl_plugin_tensor.views import whole
 
 _INDICES: Final = ("uint8", "int8", "int16", "int32", "int64")
 
 
-def _bind(x: Any, index: Any, src: Any, dim: int) -> Any:
-    return (x, index, src), {"dim": dim, "who": "scatter", "whole": False, "wraps": False}
+def _bind(x: Any, index: Any, src: Any, dim: int, whole: bool = False, wraps: bool = False) -> Any:
+    return (x, index, src), {"dim": dim, "who": "scatter", "whole": whole, "wraps": wraps}
 
 
 def _plan(request: Request) -> Kernels:
@@ -30,19 +30,24 @@ def _plan(request: Request) -> Kernels:
     return collected(request, "put", first, 2)
 
 
-def _reference(x: Any, index: Any, src: Any, dim: int, **rest: Any) -> Any:
+def _reference(x: Any, index: Any, src: Any, dim: int, whole: bool, **rest: Any) -> Any:
     out = x.copy()
-    places = list(np.indices(index.shape))
+    places: list[Any] = [slice(None)] * dim + [None] if whole else list(np.indices(index.shape))
     places[dim] = index.astype(np.int64)
     out[tuple(places)] = src
     return out
 
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    index, dim = saved.inputs[1], saved.attrs["dim"]
-    zeros = Tensor.zeros(index.shape, grad.dtype, grad.device)
-    kept = PUT_LINES(grad, index, zeros, dim) if saved.needs[0] else None
-    return [kept, None, ag.gather(grad, dim, index) if saved.needs[2] else None]
+    index, dim, whole = saved.inputs[1], saved.attrs["dim"], saved.attrs["whole"]
+    shape = index.shape
+    if whole:
+        shape = (*grad.shape[:dim], index.size, *grad.shape[dim + 1 :])
+    zeros = Tensor.zeros(shape, grad.dtype, grad.device)
+    wraps = saved.attrs["wraps"]
+    kept = PUT_LINES(grad, index, zeros, dim, whole, wraps) if saved.needs[0] else None
+    take = TAKE if wraps else ag.index_select if whole else ag.gather
+    return [kept, None, take(grad, dim, index) if saved.needs[2] else None]
 
 
 PUT_LINES: Final = Operator(

@@ -15,19 +15,23 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernel, Kernels, Spec, Tensor, widened
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import geometry, lines_gpu
 from netcl_plugin_tensor.axes import axis, ndim_of, plain_shape, shape_of
 from netcl_plugin_tensor.bags import by_frequency, renormalized
-from netcl_plugin_tensor.line_sums import MOST, add_lines, line_context, line_numbers
+from netcl_plugin_tensor.line_sums import MOST, add_lines, line_context, line_numbers, neighbours
 from netcl_plugin_tensor.strided import fill
+from netcl_plugin_tensor.views import BITS
 
 TEMPLATE: Final = "tensor/lines.cl.j2"
 _INDICES: Final = ("uint8", "int8", "int16", "int32", "int64")
 #: Ops that found the places themselves: none is out of range, and no device is asked for them.
 _FOUND: Final = ("max", "sort", "found")
+#: Picked elements of an item on a CPU, and bytes that it copies at once.
+_CHUNK: Final = 2048
+_LINE: Final = 64
 #: More classes than any memory holds are a mistake.
 _MOST_CLASSES: Final = 1 << 31
 
@@ -99,8 +103,8 @@ def _infer(x: Spec, index: Spec, dim: int, who: str, whole: bool, wraps: bool = 
 
 
 def _take(request: Request) -> Kernels:
-    buffers = (("in", 0), ("in", 1), ("out", 0))
-    return Kernels((_lines("take_lines", request, buffers, request.output, request.inputs[0]),))
+    items = -(-request.output.size // _CHUNK)
+    return Kernels((_lines("take_lines", request, 0, request.output, request.inputs[0], items),))
 
 
 def _add(request: Request) -> Kernels:
@@ -127,17 +131,28 @@ def collected(request: Request, entry: str, first: Kernel, source: int) -> Kerne
     if request.device.kind == "cpu" or lines_gpu.is_line_per_item(request, along):
         if entry == "add":
             return add_lines(request, picked, full)
-        buffers = (("in", source), ("in", 1), ("out", 0))
-        return Kernels((first, _lines(f"{entry}_lines", request, buffers, picked, full)))
+        return Kernels((first, _put(request, picked, full, source)))
     return Kernels((first,)).then(lines_gpu.collect(request, entry, picked, full, source), {})
 
 
-def _lines(entry: str, request: Request, buffers: Any, picked: Spec, full: Spec) -> Kernel:
+def _put(request: Request, picked: Spec, full: Spec, source: int) -> Kernel:
+    width = neighbours(request, picked) if request.attrs["whole"] else 1
+    lines = picked.size // picked.shape[request.attrs["dim"]]
+    return _lines("put_lines", request, source, picked, full, lines // width, width)
+
+
+def _lines(
+    entry: str, request: Request, source: int, picked: Spec, full: Spec, items: int, width: int = 0
+) -> Kernel:
     """A launch that goes along the lines of `picked` and of `full`, of which it holds parts."""
-    lines = picked.size // max(1, picked.shape[request.attrs["dim"]])
-    args = (*buffers, *line_numbers(request, picked, full))
-    sizes = geometry.groups(request.device, max(1, lines))
-    return Kernel(TEMPLATE, entry, args, *sizes, line_context(request, picked, full))
+    args = (("in", source), ("in", 1), ("out", 0), *line_numbers(request, picked, full))
+    size, whole = DTYPES[full.dtype].itemsize, request.attrs["whole"]
+    inner = math.prod(picked.shape[request.attrs["dim"] + 1 :])
+    context = {**line_context(request, picked, full), "bits": BITS[size], "chunk": _CHUNK,
+               "width": width or min(16, _LINE // size), "slices": whole and inner > 1}  # fmt: skip
+    on_cpu = request.device.kind == "cpu"
+    sizes = ((items,), (1,)) if on_cpu else geometry.groups(request.device, items)
+    return Kernel(TEMPLATE, entry, args, *sizes, context)
 
 
 def _reference(x: Any, index: Any, dim: int, who: str, whole: bool, wraps: bool) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Final, final
 
 from netcl_plugin_linalg import linear, matmul
 from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
+from netcl_plugin_linalg.gemm_thin import fits
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.views import whole
 
@@ -95,6 +96,8 @@ class Tile:
 
 #: What a device needs for tiles whose warps multiply by fours.
 GROUPS: Final = Requirements(compiles="tensorcore/probe_groups.cl.j2", rewrite=UNMARKED)
+#: So many times the results of a matrix in a tile are waste, however many matrices there are.
+_EMPTY: Final = 4
 #: What may be tried; 48 KB of local memory is all that there is.
 TILES: Final = {
     str(tile): tile
@@ -131,8 +134,10 @@ def _enough(request: Request, product: Product) -> Iterator[Tile]:
     """The tiles to take by default of which there are enough, the first one first."""
     dtype = request.output.dtype
     for name, filled in _TAKEN["float32" if dtype == "float32" else "16 bits"]:
-        if TILES[name].count(product) >= filled * request.device.compute_units:
-            yield TILES[name]
+        tile = TILES[name]
+        empty = tile.bm * tile.bn >= _EMPTY * product.rows * product.columns
+        if tile.count(product) >= filled * request.device.compute_units and not empty:
+            yield tile
 
 
 def default_tile(request: Request, product: Product) -> Tile | None:
@@ -178,6 +183,8 @@ def on_tensor_cores(
 
 def unsuited(request: Request, product: Product) -> str | None:
     """Why other kernels serve a product, or None."""
+    if fits(product):
+        return "it is read where it lies, by the kernels for any GPU"
     if default_tile(request, product) is None:
         misfits = [tile.misfit(request) for tile in _enough(request, product)]
         return misfits[-1] if misfits else "tiles are too few to occupy the device"

@@ -24,6 +24,7 @@ class ToolsPlugin:
     def netcl_register_namespaces(self, registry: Any) -> None:
         registry.add("tapes", "netcl_plugin_tools.graph.tape_svg")
         registry.add("tuning", "netcl_plugin_tools.tune.first_use")
+        registry.add("profiler", "netcl_plugin_tools.profiler")
 
     @hookimpl
     def netcl_doctor(self) -> Any:

@@ -52,6 +52,7 @@ class Fair:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.author = folder / "market", folder / "author"
+        self.site = folder / "published" / "site"
         self.folder.mkdir()
         self.author.mkdir()
         keys = {name: signing.new_key(folder / f"{name}.pem") for name in ("alice", "farm")}
@@ -96,6 +97,7 @@ def address(fair: Fair) -> Iterator[str]:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     words = ["-m", "netcl_core.cli.start", "market", "serve", str(fair.folder), "--port", str(port)]
+    words += ["--site", str(fair.site)]
     child = subprocess.Popen([sys.executable, *words])
     try:
         made = f"http://127.0.0.1:{port}"
@@ -139,7 +141,8 @@ def test_from_a_submission_to_a_withdrawal(fair: Fair, address: str, tmp_path: P
         f'[[yanked]]\nname = "{NAME}"\nversions = "==1.1"\n'
         'text = "It is wrong"\ndate = "2026-11-27"'
     )
-    assert run("publish", fair.folder, "--url", address).exit_code == 0
+    assert run("publish", fair.folder, "--site", fair.site, "--url", address).exit_code == 0
+    assert not (fair.folder / "site").exists()
     done = pip(address, site, NAME)  # the same server, which shows what is published now
     assert done.returncode == 0 and "gate-1.0" in done.stdout.replace("_", "-"), done.stdout
     done = pip(address, site, f"{NAME}==1.1")
@@ -155,6 +158,8 @@ def test_what_is_not_signed_or_fails_is_not_taken_in(fair: Fair) -> None:
     unsigned = fair.wheel("2.0", sign=False)
     with pytest.raises(NetclError, match=r"there is no .*dsse\.json"):
         serving.submit(unsigned, fair.folder, fair.author.parent / "farm.pem", "static", ())
+    with pytest.raises(NetclError, match="the key of none of the checkers"):
+        serving.submit(fair.wheel(), fair.folder, fair.author.parent / "alice.pem", "static", ())
     assert not [*fair.folder.rglob("*.whl")] and not [*fair.folder.rglob("*.json")]
 
 

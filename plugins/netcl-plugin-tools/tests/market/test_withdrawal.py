@@ -77,7 +77,7 @@ def test_pages_feed_and_file_say_it(site: Path) -> None:
     assert "In quarantine" in odd and "pip install" not in odd
     feed = (site / "feed.xml").read_text()
     assert "netcl-plugin-odd of every version: quarantined" in feed
-    assert "netcl-plugin-gate ==2.0: yanked" in feed and "Take 1.5." in feed
+    assert "netcl-plugin-gate ==2.0: yanked" in feed and "Take 1.5" in feed
     rows = read_advisories(site / "advisories.json")
     assert [row.kind for row in rows] == ["yanked", "quarantined", "advisory"]
 

@@ -1,4 +1,7 @@
-"""The plugin train: adds the command `netcl train`; click is imported with the command."""
+"""The plugin train: the command `netcl train` and the namespace `netcl_core.models`.
+
+Both are imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,17 @@ from netcl_core import hookimpl
 
 
 class TrainPlugin:
-    """Adds the command."""
+    """Adds the command and the namespace, and says how that is tried."""
+
+    @hookimpl
+    def netcl_register_namespaces(self, registry: Any) -> None:
+        registry.add("models", "netcl_plugin_train.models")
+
+    @hookimpl
+    def netcl_conformance_cases(self, op: str) -> Any:
+        from netcl_plugin_train import conformance  # not needed by programs that only train
+
+        return conformance.SCENARIOS
 
     @hookimpl
     def netcl_cli_commands(self, add_command: Callable[[Any], None]) -> None:

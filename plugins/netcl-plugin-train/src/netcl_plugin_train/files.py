@@ -25,7 +25,7 @@ def save_curves(history: History, path: Path, title: str) -> None:
     epochs = np.arange(1, len(history.accuracies) + 1)
     percent = 100 * np.asarray(history.accuracies)
     right.plot(epochs, percent, color="tab:orange", marker="o", markersize=3)
-    right.set(xlabel="epoch", ylabel="samples classified correctly (%)", title="Test accuracy")
+    right.set(xlabel="epoch", ylabel="predicted correctly (%)", title="Test accuracy")
     for axes in (left, right):
         axes.grid(alpha=0.3)
     figure.savefig(path)

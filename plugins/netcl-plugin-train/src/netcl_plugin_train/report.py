@@ -36,11 +36,11 @@ class Display:
         self._bar = Progress(*columns, facts, console=shown, disable=not shown.is_terminal)
         self._task = self._bar.add_task(title, total=epochs, facts="")
 
-    def step(self, steps: int, loss: float) -> None:
+    def step(self, steps: int, loss: float, rate: float) -> None:
         """Show the newest loss and the speed."""
         begin, moment = self._since
-        rate = (steps - begin) / (time.perf_counter() - moment)
-        facts = f"loss {loss:.4f}{self._accuracy}  {rate:,.0f} steps/s"
+        speed = (steps - begin) / (time.perf_counter() - moment)
+        facts = f"loss {loss:.4f}{self._accuracy}  {speed:,.0f} steps/s"
         self._bar.update(self._task, facts=facts)
 
     def epoch(self, epochs: int, history: History) -> None:

@@ -2,78 +2,102 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from netcl_core import default_device, distributed, nn, use_device
+from netcl_core import data, default_device, distributed, nn, use_device
 from netcl_core.cli import print_json
 from netcl_core.errors import NetclError, message
-from netcl_plugin_train import digits, files, report
-from netcl_plugin_train.loop import TrainingError
+from netcl_plugin_train import checkpoints, metrics, report, training
+from netcl_plugin_train.loop import Stop, TrainingError
+from netcl_plugin_train.tasks import TASKS
+from netcl_plugin_train.training import Run, Settings
 
 
 class OutputError(NetclError, OSError):
     """The folder of a run cannot be written."""
 
 
-def run_digits(
+def run(
     folder: Path,
+    task: str,
+    source: Path | None,
     device: str | None,
-    epochs: int,
-    batch_size: int,
-    lr: float,
-    seed: int,
+    logs: Sequence[str],
+    profile: bool,
+    plot: bool,
+    graph: bool,
     resume: bool,
     as_json: bool,
+    **settings: Any,
 ) -> int:
-    """Train, save and show; returns the exit code. Raises DeviceError and OutputError.
+    """Train, save and show; returns the exit code. Raises DeviceError, OutputError and ExtraError.
 
     Under an MPI launcher its processes train one model, and rank 0 alone saves and shows.
     """
-    settings = digits.Settings(epochs, batch_size, lr, seed)
+    told = training.settings_of(task, **settings)
     if distributed.is_available():
         distributed.init(device)
     shows = distributed.get_rank() == 0
     with use_device(device) if device else nullcontext():
         _prepare(folder)
-        title = f"digits on {default_device()}"
-        display = report.Display(report.console(stderr=as_json), title, epochs) if shows else None
         kept = folder / "checkpoint.safetensors"
+        watchers: list[Any] = []
+        scope = ExitStack()
+        if shows:
+            title = f"{task} on {default_device()}"
+            display = report.Display(report.console(stderr=as_json), title, told.epochs)
+            steps = checkpoints.steps_of(kept) if resume else 0
+            watchers = [*(metrics.LOGS[each](folder, steps) for each in logs)]
+            watchers += [metrics.Profile(folder)] if profile else []
+            watchers.append(scope.enter_context(display))
         try:
-            with display or nullcontext():
-                run = digits.train(settings, display, kept, resume)
-        except TrainingError as error:
+            with scope, Stop() as stop:
+                done = training.train(told, source, watchers, kept, resume, graph, stop)
+        except (TrainingError, data.MissingDataError, data.DataFormatError) as error:
             if shows:
                 click.secho(f"netcl: {error}", fg="red", err=True)
-            return 1
+            return 1 if isinstance(error, TrainingError) else 3
         except KeyboardInterrupt:
             if shows:
                 click.echo(f"netcl: stopped. Go on: {_command()}", err=True)
             return 130
-        return _finish(run, folder, as_json) if shows else 0
+        written = [folder / "model.safetensors", *(x.path for x in watchers if hasattr(x, "path"))]
+        written += [folder / name for name in ("profile.txt", "trace.json") if profile]
+        return _finish(done, told, folder, written, plot, as_json) if shows else 0
 
 
 def _command() -> str:
     """What goes on with this run: its own arguments, and --resume."""
     given = [word for word in sys.argv[1:] if word != "--resume"]
-    return " ".join(["netcl", *given, "--resume"])
+    return shlex.join(["netcl", *given, "--resume"])
 
 
-def _finish(run: digits.Run, folder: Path, as_json: bool) -> int:
+def _finish(
+    run: Run, told: Settings, folder: Path, written: list[Path], plot: bool, as_json: bool
+) -> int:
     """Save and show a run, and hold that the model loads again; returns the exit code."""
-    model, curves = folder / "model.safetensors", folder / "curves.png"
-    about = {"dataset": "digits", "sizes": "-".join(map(str, digits.SIZES))}
+    model = written[0]
+    about = {"task": told.task, "network": TASKS[told.task].about}
     nn.save(run.model, model, about)
-    files.save_curves(run.history, curves, f"digits, {run.device} ({run.device.name})")
-    again = _reloaded_accuracy(model)
+    if plot:
+        files = import_module("netcl_plugin_train.files")  # matplotlib takes its time
+        written.append(folder / "curves.png")
+        files.save_curves(
+            run.history, written[-1], f"{told.task}, {run.device} ({run.device.name})"
+        )
+    again = _reloaded_accuracy(run, told.task, model)
     if as_json:
-        print_json(_data(run, again, model, curves))
+        print_json(_data(run, again, written))
     else:
-        report.print_facts(_facts(run, again, model, curves))
+        report.print_facts(_facts(run, again, written))
     return 0 if again == run.accuracy else 1
 
 
@@ -92,14 +116,14 @@ def _prepare(folder: Path) -> None:
         ) from error
 
 
-def _reloaded_accuracy(path: Path) -> float:
+def _reloaded_accuracy(run: Run, task: str, path: Path) -> float:
     """The test accuracy of the model as it was saved."""
-    model = digits.mlp()
+    model = TASKS[task].model()
     nn.load(model, path)
-    return digits.test_accuracy(model)
+    return run.test(model)
 
 
-def _data(run: digits.Run, again: float, model: Path, curves: Path) -> dict[str, Any]:
+def _data(run: Run, again: float, written: list[Path]) -> dict[str, Any]:
     return {
         "device": str(run.device),
         "device_name": run.device.name,
@@ -109,13 +133,13 @@ def _data(run: digits.Run, again: float, model: Path, curves: Path) -> dict[str,
         "steps_per_second": run.history.steps_per_second,
         "test_accuracy": run.accuracy,
         "test_accuracy_reloaded": again,
-        "model": str(model),
-        "curves": str(curves),
+        **{path.stem: str(path) for path in written},
     }
 
 
-def _facts(run: digits.Run, again: float, model: Path, curves: Path) -> list[tuple[str, Any]]:
+def _facts(run: Run, again: float, written: list[Path]) -> list[tuple[str, Any]]:
     verdict = "loads back, same accuracy" if again == run.accuracy else f"loads back with {again}"
+    model, *others = written
     return [
         ("device", f"{run.device.name} ({run.device}, {run.device.platform})"),
         ("processes", distributed.get_world_size()),
@@ -123,5 +147,5 @@ def _facts(run: digits.Run, again: float, model: Path, curves: Path) -> list[tup
         ("steps per second", f"{run.history.steps_per_second:,.0f}"),
         ("test accuracy", f"{run.accuracy:.4f}"),
         ("model", f"{model} ({verdict})"),
-        ("curves", curves),
+        *((path.stem, path) for path in others),
     ]

@@ -112,7 +112,7 @@ class FaultyStream(StreamWrapper):
 
 def _of(launch: Launch, source: str) -> Launch:
     """The same launch of another source."""
-    kernel = shared_kernel(launch.kernel.device, source, launch.entry)
+    kernel = shared_kernel(launch.kernel.device, source, launch.entry, launch.kernel.recipe)
     return Launch(kernel, launch.global_size, launch.local_size, launch.constants, launch.who)
 
 

@@ -14,14 +14,11 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from netcl_plugin_autodiff.function import Function, once_differentiable
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Tensor
 from netcl_plugin_losses.distributions.base import Distribution, summed, together
 from netcl_plugin_losses.distributions.continuous import Normal
 
-#: As many candidates are drawn at once; each is refused with a probability below 0.05.
-_ROUNDS: Final = 8
 #: Where a function that falls exponentially is summed up, by Takahasi and Mori's formula (1974).
 _STEP: Final = 0.15
 _PLACES: Final = np.arange(-3.3, 4.3, _STEP)
@@ -29,27 +26,6 @@ _NODES: Final = np.exp(_PLACES - np.exp(-_PLACES))
 _WEIGHTS: Final = _STEP * (1 + np.exp(-_PLACES)) * _NODES
 #: A sample that would be 0 is this.
 _LEAST: Final = 2.0**-126
-
-
-def _drawn(a: Any) -> Any:
-    """Logarithms of samples of the concentrations, whose rate is 1.
-
-    Marsaglia, Tsang 2000, "A Simple Method for Generating Gamma Variables"; below 1 a sample of
-    a + 1 times u^(1/a).
-    """
-    small = ag.lt(a, 1)
-    d = a + small.astype(a.dtype) - 1 / 3
-    shape = (_ROUNDS, *a.shape)
-    x, u = (draw(shape, dtype=a.dtype, device=a.device) for draw in (nc.randn, nc.rand))
-    t = ag.clamp(x / ag.sqrt(9 * d), min=-0.999999)
-    log_v = 3 * ag.log1p(t)
-    slack = x * x / 2 + d * (log_v - 3 * t - 3 * t * t - t * t * t)
-    fits = ag.logical_and(ag.lt(ag.log1p(-u), slack), ag.gt(t, -0.999))
-    order = ag.arange(_ROUNDS, 0, -1, device=a.device).reshape((-1, *[1] * a.ndim))
-    first = ag.argmax(fits.astype("int64") * order, 0, True)
-    found = ag.squeeze(ag.gather(log_v, 0, first), 0) + ag.log(d)
-    u = nc.rand(a.shape, dtype=a.dtype, device=a.device)
-    return found + ag.where(small, ag.log1p(-u) / a, 0.0)
 
 
 def slope(a: Any, log_z: Any) -> Any:
@@ -82,7 +58,7 @@ class _LogSample(Function):
 
     @staticmethod
     def forward(ctx: Any, a: Any) -> Any:
-        found = _drawn(a)
+        found = ag.random_log_gamma(a)
         ctx.save_for_backward(a, found)
         return found
 

@@ -25,7 +25,7 @@ def text_of(lock: Lock) -> str:
         "plugins": plugins,
         "devices": {key: _part(part, common) for key, part in sorted(lock.devices.items())},
     }
-    return _lines(table, ("plugins", "devices", "choices", "sources")) + "\n"
+    return _lines(table, ("plugins", "devices", "choices")) + "\n"
 
 
 def _lines(table: Mapping[str, Any], opened: Iterable[str], indent: str = " ") -> str:

@@ -80,6 +80,12 @@ def verify(ctx: click.Context, files: tuple[Path, ...], owners: Path, as_json: b
 
 _MARKET = click.Path(exists=True, file_okay=False, path_type=Path)
 _folder = click.argument("folder", metavar="MARKET", type=_MARKET)
+_site = click.option(
+    "--site",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to write them.  [default: MARKET/site]",
+)
+_url = click.option("--url", default="", help="The address where others will find it.")
 
 
 @market.command()
@@ -132,32 +138,36 @@ def submit(
 
 @market.command()
 @_folder
-@click.option("--url", default="", help="The address where it will be published.")
+@_site
+@_url
 @_json
 @click.pass_context
-def publish(ctx: click.Context, folder: Path, url: str, as_json: bool) -> None:
+def publish(ctx: click.Context, folder: Path, site: Path | None, url: str, as_json: bool) -> None:
     """Write a market's pages and package index.
 
-    They go into the folder `site` of MARKET. Exit code 1: a file was refused.
+    Exit code 1: a file was refused.
     """
-    ctx.exit(_serving().publish(folder, url, as_json))
+    ctx.exit(_serving().publish(folder, site or folder / "site", url, as_json))
 
 
 @market.command()
 @_folder
+@_site
+@_url
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8080, show_default=True, help="The port to listen on.")
 @_json
-def serve(folder: Path, host: str, port: int, as_json: bool) -> None:
-    """Publish a market and serve it over http.
+def serve(folder: Path, site: Path | None, url: str, host: str, port: int, as_json: bool) -> None:
+    """Write a market's pages and package index, and serve them over http.
 
     Elsewhere: pip install --index-url http://HOST:PORT/simple/ NAME. Ctrl-C ends it.
     """
-    work = _serving()
-    work.publish(folder, f"http://{host}:{port}", as_json)
+    work, site = _serving(), site or folder / "site"
+    here = f"http://{host}:{port}"
+    work.publish(folder, site, url or ("" if host == "0.0.0.0" else here), as_json)
     if not as_json:
-        click.echo(f"serving {folder} at http://{host}:{port}/, until Ctrl-C")
-    work.serve(folder, host, port)
+        click.echo(f"serving {folder} at {here}/, until Ctrl-C")
+    work.serve(site, host, port)
 
 
 def _serving() -> Any:

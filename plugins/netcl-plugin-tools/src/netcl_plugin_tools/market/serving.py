@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from netcl_market.owners import read_owners
-from netcl_market.signing import SUFFIX
+from netcl_market.signing import SUFFIX, public_of
 from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.check.checking import check
 from netcl_plugin_kit.packages.wheel import insist_on_manifests, read_wheel
@@ -43,11 +43,14 @@ def submit(
     Returns what failed, and the record; with a failure nothing is taken in.
 
     Raises PluginError or RecordError for a wheel that may not be in the market at all, and
-    ArgumentError if it has another of that name.
+    ArgumentError if it has another of that name, or the key is no checker's.
     """
-    wheel = read_wheel(file)
+    wheel, owners = read_wheel(file), read_owners(market / "owners.toml")
     insist_on_manifests(wheel)
-    signed_by(wheel, read_owners(market / "owners.toml"))
+    signed_by(wheel, owners)
+    if public_of(key) not in owners.keys_of_checkers:
+        given = f"{key} holds the key of none of the checkers, so that its record would not count"
+        raise ArgumentError(message("market submit", given, "a key that owners.toml lists"))
     target = market / "wheels" / wheel.file
     if target.exists() and read_wheel(target).sha256 != wheel.sha256:
         given = f"there is another {wheel.file}"
@@ -72,32 +75,30 @@ def submit(
     return [], noted
 
 
-def publish(market: Path, url: str = "", as_json: bool = False) -> int:
-    """Write the catalogue of a market; 1 if a file was refused."""
+def publish(market: Path, site: Path, url: str = "", as_json: bool = False) -> int:
+    """Write the catalogue of a market into a folder; 1 if a file was refused."""
     owners, records = market / "owners.toml", market / "records"
     there = records if records.is_dir() else None
-    return build.run(
-        market / "wheels", market / "site", there, url, "netcl market", as_json, owners
-    )
+    return build.run(market / "wheels", site, there, url, "netcl market", as_json, owners)
 
 
-def application(market: Path) -> Any:
-    """The WSGI application that serves the catalogue, also after it was published again."""
+def application(site: Path) -> Any:
+    """The WSGI application that serves a catalogue, also after it was published again."""
     try:
         whitenoise = import_module("whitenoise")
     except ImportError as error:
         raise _missing() from error
     nothing = _Nothing()
-    return whitenoise.WhiteNoise(nothing, market / "site", autorefresh=True, index_file=True)
+    return whitenoise.WhiteNoise(nothing, site, autorefresh=True, index_file=True)
 
 
-def serve(market: Path, host: str, port: int) -> None:
-    """Serve a market over http until it is interrupted."""
+def serve(site: Path, host: str, port: int) -> None:
+    """Serve a catalogue over http until it is interrupted."""
     try:
         waitress = import_module("waitress")
     except ImportError as error:
         raise _missing() from error
-    waitress.serve(application(market), host=host, port=port, ident="netcl market")
+    waitress.serve(application(site), host=host, port=port, ident="netcl market")
 
 
 class _Nothing:

@@ -1,71 +1,76 @@
-"""The run `digits`: a multi-layer perceptron on scikit-learn's digits."""
+"""A reference run: data, model and optimizer put together, and trained."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
-from netcl_core import Device, data, default_device, distributed, manual_seed, nn, optim, plugins
+from netcl_core import Device, amp, data, default_device, distributed, manual_seed, optim, plugins
 from netcl_core import autograd as ag
 from netcl_core.errors import message
+from netcl_plugin_train import tasks
 from netcl_plugin_train.checkpoints import Checkpoint
-from netcl_plugin_train.loop import History, TrainingError, Watcher, accuracy, fit
+from netcl_plugin_train.loop import History, Stop, TrainingError, Watcher, accuracy, fit
 
-SIZES = (64, 128, 64, 10)
 _WEIGHT_DECAY = 1e-3
 _NAMESPACES = ("nn", "optim", "data")
+#: Samples that are tested at a time.
+_TESTED = 500
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a run can be told.
+    """What a run is told, and what it must be told again to go on.
 
     The learning rate falls from `lr` to 0 in equal steps; the seed draws the weights
     and the order of the samples.
     """
 
-    epochs: int = 30
-    batch_size: int = 32
-    lr: float = 1e-2
+    task: str
+    epochs: int
+    batch_size: int
+    lr: float
     seed: int = 0
+    amp: bool = False
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run."""
+    """A finished run; `test` gives a model's accuracy on the samples that it was not trained on."""
 
     device: Device
     model: Any
     history: History
-    accuracy: float
+    test: Callable[[Any], float]
     plugins: tuple[tuple[str, str], ...]
 
-
-def mlp(sizes: Sequence[int] = SIZES) -> Any:
-    """Linear layers of these sizes with ReLU between them."""
-    layers: list[Any] = []
-    for inputs, outputs in pairwise(sizes):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+    @property
+    def accuracy(self) -> float:
+        """That of the trained model."""
+        return self.history.accuracies[-1]
 
 
-def test_accuracy(model: Any) -> float:
-    """The accuracy of a model on the digits that it was not trained on."""
-    test = data.digits()[1]
-    return accuracy(model, data.DataLoader(test, len(test)))
+def settings_of(task: str, **given: Any) -> Settings:
+    """The task's own settings but for those that are given and not None."""
+    usual = tasks.TASKS[task]
+    own = {"epochs": usual.epochs, "batch_size": usual.batch_size, "lr": usual.lr}
+    return Settings(task, **own | {name: x for name, x in given.items() if x is not None})
 
 
 def train(
     settings: Settings,
-    watcher: Watcher | None = None,
+    source: Path | None = None,
+    watchers: Sequence[Watcher] = (),
     path: Path | None = None,
     resume: bool = False,
+    graph: bool = False,
+    stop: Stop | None = None,
 ) -> Run:
     """Train on the default device with Adam and cross entropy.
 
@@ -74,43 +79,60 @@ def train(
 
     Args:
         settings: The whole batch's size counts.
-        watcher: Told about losses and epochs.
-        path: Where rank 0 writes a checkpoint after each epoch.
+        source: The folder or file of the data, where the task needs one.
+        watchers: Told about losses and epochs.
+        path: Where rank 0 writes a checkpoint after each epoch, every minute, and at a stop.
         resume: Go on from it, if it is there.
+        graph: Capture the first step, and replay it.
+        stop: Ends the run early: KeyboardInterrupt, after a checkpoint.
 
     Raises TrainingError, also for settings that are not those of the checkpoint.
     """
+    task = tasks.TASKS[settings.task]
     manual_seed(settings.seed)
-    model = mlp()
-    training, test = data.digits()
+    training, test = task.data(source)
+    model = task.model()
     part = _part(settings.batch_size, len(training))
     sampler = data.DistributedSampler(training, seed=settings.seed, drop_last=True)
     batches = data.DataLoader(training, part, sampler=sampler, drop_last=True)
-    loss = nn.CrossEntropyLoss()
     optimizer = optim.Adam(model.parameters(), lr=settings.lr, weight_decay=_WEIGHT_DECAY)
-    sample, label = training[:1]
-    used = used_plugins(lambda: loss(model(sample), label))
+    parts = {"model": model, "optimizer": optimizer, "batches": batches}
+    if settings.amp:
+        parts["scaler"] = amp.GradScaler()
+    sample, label = next(iter(data.DataLoader(training, 2)))
+    used = used_plugins(lambda: tasks.loss(model(sample), label))
+    manual_seed(settings.seed)
     history = History()
+    watched = [*watchers]
     if path is not None:
-        kept = Checkpoint(path, model, optimizer, asdict(settings), watcher)
-        watcher = kept
-        history = kept.load() if resume else history
+        kept = Checkpoint(path, parts, asdict(settings), stop)
+        history = kept.load() if resume else kept.history
+        watched.insert(0, kept)
     trained = model
     if distributed.is_initialized():
+        if graph:
+            given = "--graph in a job of several processes"
+            expected = "one process: gradients go over the network between kernels"
+            raise TrainingError(message("netcl train", given, expected, "Leave out --graph"))
         trained = distributed.DistributedDataParallel(model)
     total = settings.epochs * len(batches)
+    evaluate = partial(accuracy, batches=data.DataLoader(test, _TESTED))
     history = fit(
         trained,
         optimizer,
-        loss,
+        tasks.loss,
         batches,
         settings.epochs,
-        partial(accuracy, batches=data.DataLoader(test, len(test))),
-        watcher,
+        evaluate,
+        watched,
         lambda done: settings.lr * (1 - done / total),
         history,
+        graph=graph,
+        scaler=parts.get("scaler"),
+        casts=(lambda: amp.autocast(policy="fp16-storage")) if settings.amp else nullcontext,
+        stop=stop,
     )
-    return Run(default_device(), model, history, history.accuracies[-1], used)
+    return Run(default_device(), model, history, evaluate, used)
 
 
 def _part(batch_size: int, samples: int) -> int:
