@@ -13,7 +13,7 @@ from threads import in_threads
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.autograd import TrainingGraphCompiler, TrainingPattern
+from netcl_core.autograd import MatchedOp, TrainingGraphCompiler, TrainingPattern
 from netcl_core.autograd import training_compiler as face
 from netcl_core.errors import AmbiguousOpError, FusionError, RegistrationError
 from netcl_core.plugins.registry import USER, registry
@@ -206,3 +206,16 @@ def test_threads(ours: Callable[..., None], on_numpy: None) -> None:
 
 def parts_of(number: int) -> Any:
     return lambda x, y: ag.mul(ag.add(y, x), ag.exp(x))
+
+
+def test_a_pattern_is_for_the_kinds_of_devices_that_it_names(give: Callable[..., None]) -> None:
+    group = MatchedOp("tanh", (MatchedOp("exp", ("x",)),))
+    give("elsewhere", TrainingPattern("far", group, lambda x: ag.relu(x), device_kinds=["gpu"]))
+    here = nc.default_device()
+    if here.kind == "gpu":
+        pytest.skip("it is one")
+    x = nc.tensor([0.5])
+    text = ag.jit_compile(lambda x: ag.tanh(ag.exp(x))).explain(x)
+    assert f"it is for a gpu, {here} is a cpu" in text
+    with pytest.raises(nc.errors.RegistrationError, match="the device kind 'tpu'"):
+        TrainingPattern("far", group, lambda x: x, device_kinds=["tpu"])

@@ -84,7 +84,7 @@ def literal(value: float, ctype: str) -> str:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Source:
+class SlotAccess:
     """How a slot is read: the expression for one element, that for a vector, or a uniform."""
 
     scalar: str
@@ -106,7 +106,7 @@ class OpenCLPrinter:
         block: Block,
         roots: Sequence[int],
         width: int,
-        sources: Mapping[str, Source],
+        sources: Mapping[str, SlotAccess],
         dialect: Dialect,
         scalars: Mapping[str, str] | None = None,
     ) -> None:

@@ -15,7 +15,7 @@ from netcl_core.codegen.emit import (
     PLAIN,
     Dialect,
     OpenCLPrinter,
-    Source,
+    SlotAccess,
     dialect_of,
     numpy_source,
 )
@@ -215,19 +215,19 @@ class _OpenCLText:
         )
         return [*printer.lines, *stores]
 
-    def _source(self, slot: str, width: int) -> Source:
+    def _source(self, slot: str, width: int) -> SlotAccess:
         layout, dtype = self._layout_of(slot), DTYPES[self.dtypes[slot]]
         if layout in _SAME:
-            return Source(f"u_{slot}", None)
+            return SlotAccess(f"u_{slot}", None)
         apart = layout == "apart+"
         scalar = load_text(dtype, f"p_{slot}", f"(long)i * s_{slot}" if apart else "i", 1)
         if width == 1:
-            return Source(scalar, None)
+            return SlotAccess(scalar, None)
         if apart:
             places = (f"(long)(i + {k}) * s_{slot}" for k in range(width))
             each = ", ".join(load_text(dtype, f"p_{slot}", place, 1) for place in places)
-            return Source(scalar, f"({dtype.compute}{width})({each})")
-        return Source(scalar, load_text(dtype, f"p_{slot}", "i", width, self.aligned))
+            return SlotAccess(scalar, f"({dtype.compute}{width})({each})")
+        return SlotAccess(scalar, load_text(dtype, f"p_{slot}", "i", width, self.aligned))
 
     def _same(self, value: int) -> bool:
         """Whether a value is the same along a row: nothing that it needs varies there."""

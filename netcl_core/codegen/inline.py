@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from netcl_core.codegen.emit import OpenCLPrinter, Source, dialect_of
+from netcl_core.codegen.emit import OpenCLPrinter, SlotAccess, dialect_of
 from netcl_core.codegen.generation import load_text, number, store_text
 from netcl_core.codegen.layout import Layout, Shape, collapse
 from netcl_core.codegen.lowering import Plan
@@ -181,17 +181,17 @@ class Inline:
             returned="" if stores else results[0],
         )  # fmt: skip
 
-    def _source(self, i: int, width: int, aligned: bool) -> Source:
+    def _source(self, i: int, width: int, aligned: bool) -> SlotAccess:
         if i == self.value:
-            return Source("x", "x")
+            return SlotAccess("x", "x")
         kind = self.layout.kinds[i]
         dtype, pointer = DTYPES[self.types.inputs[i]], f"{self.name}_in{i}"
         index = {"full": "index", "one": "0", "rows": "column", "splat": "row"}[kind]
         scalar = load_text(dtype, pointer, index, 1)
         if kind in {"one", "splat"}:
-            return Source(scalar, None)
+            return SlotAccess(scalar, None)
         whole = aligned and kind == "full"
-        return Source(scalar, load_text(dtype, pointer, index, width, whole))
+        return SlotAccess(scalar, load_text(dtype, pointer, index, width, whole))
 
 
 def inlined(

@@ -12,7 +12,7 @@ from typing import Any
 
 from netcl_core.codegen import reduction_cpu, reduction_gpu
 from netcl_core.codegen.inline import NO_SLOTS, Slots
-from netcl_core.codegen.reduction_job import SUM, Combine, Job, merge
+from netcl_core.codegen.reduction_job import SUM, Combine, Reduction, merge
 from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.geometry import Geometry, dense
@@ -41,7 +41,7 @@ def reduction_kernels(
     """
     form: Any = reduction_gpu if device.kind == "gpu" else reduction_cpu
     acc = DTYPES[out_dtype].compute if how.widen else DTYPES[source.dtype].compute
-    job = Job(how, source, tuple(axes), out_dtype, acc, scale, slots, layout)
+    job = Reduction(how, source, tuple(axes), out_dtype, acc, scale, slots, layout)
     slices = form.slices(job, device)
     if slices == 1:
         return Kernels((form.kernel(job, device, 1),))

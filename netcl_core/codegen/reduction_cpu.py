@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from netcl_core.codegen.reduction_job import Job, Space
+from netcl_core.codegen.reduction_job import ReducedSpace, Reduction
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Kernel
 
@@ -16,7 +16,7 @@ _VECTORS: Final = 512
 _BLOCK: Final = 16
 
 
-def slices(job: Job, device: Device) -> int:
+def slices(job: Reduction, device: Device) -> int:
     """How many items share the reduction of one output."""
     space = job.space
     per_output = space.reduced * (1 if space.inner_lost else _WIDTH)
@@ -24,14 +24,14 @@ def slices(job: Job, device: Device) -> int:
     return max(1, min(wanted, _indices(space)))
 
 
-def _indices(space: Space) -> int:
+def _indices(space: ReducedSpace) -> int:
     """The length of the index space that slices cut: the outer lost dimensions, or the run."""
     if space.inner_lost and len(space.lost) > 1:
         return space.reduced // space.lost[-1][0]
     return space.reduced
 
 
-def kernel(job: Job, device: Device, slices: int) -> Kernel:
+def kernel(job: Reduction, device: Device, slices: int) -> Kernel:
     """The launch that reduces each of so many slices."""
     space = job.space
     kept, inner_lost = space.kept, space.inner_lost

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from netcl_core.codegen.reduction_job import Job, Space
+from netcl_core.codegen.reduction_job import ReducedSpace, Reduction
 from netcl_core.codegen.teams import busy_groups, group_items, load_width, power_of_two
 from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
 from netcl_core.hardware.device import Device
@@ -39,7 +39,7 @@ class _Layout:
     one_run: bool  # the units are those of one run of reduced elements
 
 
-def _layout(job: Job, device: Device) -> _Layout:
+def _layout(job: Reduction, device: Device) -> _Layout:
     space = job.space
     width = load_width(DTYPES[job.source.dtype].itemsize)
     if not space.inner_lost:
@@ -58,13 +58,13 @@ def _layout(job: Job, device: Device) -> _Layout:
     return _Layout(width, group, team, space.outputs, units, lost, one_run)
 
 
-def _aligned(job: Job, others: Any, own: Any, width: int) -> bool:
+def _aligned(job: Reduction, others: Any, own: Any, width: int) -> bool:
     """Whether every run of the dimensions `own` begins and ends at a whole vector."""
     steps = [step for _, step in (*others, *own[:-1])]
     return not any(n % width for n in (job.places.offset, own[-1][0], *steps)) if own else True
 
 
-def _kept_inside(job: Job, space: Space, device: Device, width: int) -> _Layout:
+def _kept_inside(job: Reduction, space: ReducedSpace, device: Device, width: int) -> _Layout:
     columns = space.kept[-1][0]
     width = width if _aligned(job, space.lost, space.kept, width) else 1
     group = group_items(device, NUMPY_OF_COMPUTE[job.acc].itemsize * width)
@@ -74,7 +74,7 @@ def _kept_inside(job: Job, space: Space, device: Device, width: int) -> _Layout:
     return _Layout(width, group, team, teams, space.reduced, space.lost, False)
 
 
-def slices(job: Job, device: Device) -> int:
+def slices(job: Reduction, device: Device) -> int:
     """How many teams share the reduction of one output: enough for all of the device."""
     layout = _layout(job, device)
     at_once = _UNROLL * layout.team
@@ -94,7 +94,7 @@ def _per_slice(layout: _Layout, slices: int) -> int:
     return -(-layout.units // (slices * at_once)) * at_once
 
 
-def kernel(job: Job, device: Device, slices: int) -> Kernel:
+def kernel(job: Reduction, device: Device, slices: int) -> Kernel:
     """The launch that reduces each of so many slices."""
     space, layout = job.space, _layout(job, device)
     scale = layout.width if layout.one_run else 1  # a run's indices are elements

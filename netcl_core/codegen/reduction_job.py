@@ -35,7 +35,7 @@ SUM: Final = Combine("sum", "a + b", dict.fromkeys(("float", "double", "int", "l
 
 @final
 @dataclass(frozen=True, slots=True)
-class Space:
+class ReducedSpace:
     """Dimensions merged into kept and lost ones, each with its stride.
 
     `outputs` is the number of results, `reduced` that of the elements of one result. Neighbours
@@ -50,7 +50,7 @@ class Space:
 
 
 @lru_cache(maxsize=256)  # a plan asks several times
-def merge(places: Geometry, axes: tuple[int, ...]) -> Space | None:
+def merge(places: Geometry, axes: tuple[int, ...]) -> ReducedSpace | None:
     """The space of a reduction; sizes 1 drop out, neighbours join; None: no kernel reads it."""
     dims: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []
     for axis, (size, step) in enumerate(zip(places.shape, places.strides, strict=True)):
@@ -63,7 +63,7 @@ def merge(places: Geometry, axes: tuple[int, ...]) -> Space | None:
     if steps[inner_lost] != 1 or min(places.strides, default=1) < 0:
         return None
     outputs, reduced = (math.prod([size for size, _ in pair]) for pair in (kept, lost))
-    return Space(tuple(kept), tuple(lost), inner_lost, outputs, reduced)
+    return ReducedSpace(tuple(kept), tuple(lost), inner_lost, outputs, reduced)
 
 
 def _joined(dims: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -78,7 +78,7 @@ def _joined(dims: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Job:
+class Reduction:
     """One pass over a tensor: what combines, from and to which dtype, times `scale`.
 
     `layout` is where the elements of the source lie; None: in C order.
@@ -99,7 +99,7 @@ class Job:
         return self.layout or dense(self.source.shape)
 
     @property
-    def space(self) -> Space:
+    def space(self) -> ReducedSpace:
         """The merged dimensions."""
         space = merge(self.places, self.axes)
         assert space is not None  # else it has a copy of the source

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 from netcl_core.cache import Memo
 from netcl_core.jit.arguments import Structure
 from netcl_core.jit.guards import Guards
-from netcl_core.jit.parts import Trial
+from netcl_core.jit.parts import Timing
 from netcl_core.jit.program import Program
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.trace_node import TraceBreak
@@ -39,7 +39,7 @@ class Entry:
     fixed: set[int] = field(default_factory=set)
     told: bool = False
     in_parts: bool = False
-    trial: Trial | None = None
+    trial: Timing | None = None
 
     def holds(self) -> bool:
         """Whether nothing has changed that the trace read."""
@@ -56,7 +56,7 @@ class Entry:
 
 
 @final
-class Entries:
+class ProgramCache:
     """The entries of a function by key.
 
     Where an entry depends on facts of the call (numbers, sizes) its key goes on with these.

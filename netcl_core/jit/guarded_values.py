@@ -22,7 +22,7 @@ class TooMuchError(Exception):
 
 
 @final
-class Watch:
+class GuardedValues:
     """What some reads give, what some containers hold, and the bits of some arrays.
 
     Everything is compared by identity first, which costs some 20 ns each; numbers and words

@@ -31,7 +31,7 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.jit.guarded_values import PLAIN, TooMuchError, Watch
+from netcl_core.jit.guarded_values import PLAIN, GuardedValues, TooMuchError
 from netcl_core.jit.untraceable import refuse
 from netcl_core.tape.node import is_own
 from netcl_core.tape.trace_node import TraceBreak
@@ -58,7 +58,7 @@ class Guards:
         try:
             while known < len(self.names):  # one found late may use names of earlier objects
                 known = len(self.names)
-                self._watch = Watch()
+                self._watch = GuardedValues()
                 self._seen.clear()
                 for root in roots:
                     self._walk(root)

@@ -19,9 +19,9 @@ from typing import Any, final
 from netcl_core.errors import FusionError, FusionSkipped, message
 from netcl_core.hardware.device_table import default_device
 from netcl_core.jit.arguments import Arguments, Structure, restored
-from netcl_core.jit.entries import MAX_PROGRAMS, Entries, Entry
+from netcl_core.jit.entries import MAX_PROGRAMS, Entry, ProgramCache
 from netcl_core.jit.explanation import Lowered, describe, lower, skipped
-from netcl_core.jit.parts import Parts, Trial
+from netcl_core.jit.parts import Parts, Timing
 from netcl_core.jit.program import Program
 from netcl_core.jit.trace import Patterns, Trace
 from netcl_core.tape.apply import apply
@@ -46,9 +46,9 @@ class Jitted:
         self.strict = strict
         self.patterns = patterns
         self._function = function
-        self._entries = Entries()
+        self._entries = ProgramCache()
         self._parts = Parts()
-        self._any_sizes = Entries()  # of entries for any sizes, by the arguments' signature
+        self._any_sizes = ProgramCache()  # of entries for any sizes, by the arguments' signature
         #: Calls like those for which parts were given up, so that they cost nothing more.
         self._plain: set[Any] = set()
         self._hits = self._misses = 0
@@ -116,7 +116,7 @@ class Jitted:
         program = entry.program
         if program is None and entry.in_parts:
             device = given.tensors[0].device if given.tensors else default_device()
-            trial = entry.trial = entry.trial or Trial()
+            trial = entry.trial = entry.trial or Timing()
             if trial.verdict is not None and not kwargs and len(self._plain) < MAX_PROGRAMS:
                 self._plain.add(_likeness(args))
             return self._parts.run(self._function, args, kwargs, trial, device)

@@ -35,7 +35,7 @@ _TIMED: Final = 4
 
 
 @final
-class Trial:
+class Timing:
     """Whether parts pay for calls of one kind: the first ones are timed, in parts and without.
 
     What an op takes that is fused with others is saved in a backward pass once more.
@@ -90,7 +90,7 @@ class Trial:
 class Parts:
     """The parts of a function.
 
-    They are given up for calls that they do not make faster (see `Trial`), and for a function
+    They are given up for calls that they do not make faster (see `Timing`), and for a function
     with other ops at each call, or with hardly any op between two places that need data.
     """
 
@@ -108,7 +108,12 @@ class Parts:
         return (part.program for part in self._parts.values())
 
     def run(
-        self, function: Callable[..., Any], args: Any, kwargs: Any, trial: Trial, device: Device
+        self,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        trial: Timing,
+        device: Device,
     ) -> Any:
         """What the function returns."""
         if self._credit <= 0 and trial.verdict is None:
@@ -123,7 +128,7 @@ class Parts:
             lambda: self._in_parts(function, args, kwargs, trial),
         )
 
-    def _in_parts(self, function: Callable[..., Any], args: Any, kwargs: Any, trial: Trial) -> Any:
+    def _in_parts(self, function: Callable[..., Any], args: Any, kwargs: Any, trial: Timing) -> Any:
         last: Part | None = None
         ops = fused = 0
 

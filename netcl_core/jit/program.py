@@ -23,7 +23,7 @@ from netcl_core.tensors.random_state import random_state
 @final
 @dataclass(eq=False, slots=True)
 class Rewritten:
-    """A trace after its patterns were applied (by netcl-plugin-patterns, where there are any).
+    """A trace after its patterns were applied (by the namespace `patterns`).
 
     Attributes:
         nodes: All its nodes; numbers grow along it.

@@ -45,6 +45,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             prepared_call = calls.get(key)
             if prepared_call is None:
                 try:
+                    common_device(operator.name, inputs)  # raises if there are several
                     specs = specs_of(operands, inputs)
                     prepared_call = calls.put(key, OperatorCall(operator, device, specs, attrs))
                 except Exception:
@@ -142,15 +143,17 @@ def prepare(
     The key has all that the call depends on: which implementation serves it follows from the
     registry's version and the choices in force. `device`: where it is known already.
     """
-    device = device or common_device(operator.name, operands) or default_device()
-    if thread.amp is not None and operator.view is None:
-        operands = thread.amp.cast(operator.name, operands, device)
     given = sorted_operands(operands, _NO_NUMBERS)
-    if given is None:
+    cast_by = None if operator.view is not None else thread.amp
+    if given is None or cast_by is not None:
+        device = device or common_device(operator.name, operands) or default_device()
         operands = [as_operand(x, device) for x in operands]
+        if cast_by is not None:
+            operands = cast_by.cast(operator.name, operands, device)
         given = sorted_operands(operands, _NO_NUMBERS)
         assert given is not None  # host data is tensors now
     inputs, _, key = given
+    device = inputs[0].device if inputs else device or default_device()
     key += (device, registry.version, thread.chosen, *attrs.values())
     return device, operands, inputs, tuple(key)
 

@@ -205,15 +205,8 @@ class Operator:
             for row in registry.rows("implementation", self.name)
         ]
         offers = [
-            Offer(
-                provider,
-                self.name,
-                implementation.label,
-                implementation.priority,
-                implementation,
-                owner,
-            )
-            for provider, implementation, owner in offered
+            Offer(provider, self.name, record.label, record.priority, record, owner)
+            for provider, record, owner in offered
         ]
         if self.function is not None:
             offers.append(Offer(provider, self.name, DECOMPOSITION, _LAST, None, owner))

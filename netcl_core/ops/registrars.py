@@ -124,7 +124,7 @@ class OperatorRegistrar(OpRegistrar[Operator | Implementation]):
 
 @runtime_checkable
 class PatternRecord(Protocol):
-    """A training pattern as the registry keeps it: netcl-plugin-patterns' TrainingPattern."""
+    """A training pattern as the registry keeps it, see the namespace `patterns`."""
 
     @property
     def name(self) -> str: ...

@@ -78,9 +78,9 @@ def _look(memory: Path | None = None) -> list[str]:
     """Find what is installed and what it promises; returns what is to be complained of."""
     installed = finder().survey(memory)
     new = [
-        installed_plugin
-        for installed_plugin in installed
-        if installed_plugin.key not in known or known[installed_plugin.key].state == "found"
+        plugin
+        for plugin in installed
+        if plugin.key not in known or known[plugin.key].state == "found"
     ]
     for plugin in new:
         known[plugin.key] = plugin

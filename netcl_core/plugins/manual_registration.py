@@ -65,18 +65,10 @@ def unregister(name: str) -> None:
     `name` is the plugin's; where several have it, `<distribution>:<name>`.
     """
     with registry.lock:
-        matching = [
-            known_plugin
-            for known_plugin in loading.known.values()
-            if name in (known_plugin.name, known_plugin.id)
-        ]
+        matching = [other for other in loading.known.values() if name in (other.name, other.id)]
         if len(matching) != 1:
-            names = (
-                ", ".join(
-                    sorted(known_plugin.id for known_plugin in matching or loading.known.values())
-                )
-                or "none"
-            )
+            others = matching or loading.known.values()
+            names = ", ".join(sorted(other.id for other in others)) or "none"
             given = f"{name!r} is {'ambiguous' if matching else 'unknown'}"
             raise PluginError(message("unregister", given, f"one of {names}"))
         plugin = loading.known.pop(matching[0].key)

@@ -27,14 +27,7 @@ def in_order(plugins: Sequence[Plugin]) -> list[Plugin]:
         while path:  # no recursion: a chain of dependencies may be of any length
             current, needed = path[-1]
             seen.add(current)
-            following = next(
-                (
-                    name_needed
-                    for name_needed in needed
-                    if name_needed in of and name_needed not in seen
-                ),
-                None,
-            )
+            following = next((other for other in needed if other in of and other not in seen), None)
             if following is None:
                 path.pop()
                 ordered += of[current]

@@ -3,7 +3,7 @@
 What must not be done again as it was, such as drawing the same random numbers, says so:
 `on_replay` runs a function at its place and `before_replay` one that may refuse it, `check_data`
 looks at new data, `uncaptured` does something once, and `refuse_in_capture` says that it cannot be.
-netcl-plugin-capture enters a `Capture` with `captured_by`.
+The namespace `capture` enters a `Capture` with `captured_by`.
 """
 
 from __future__ import annotations

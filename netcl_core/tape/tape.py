@@ -87,7 +87,7 @@ class Tape:
         >>> "t1 = mul(leaf 0, 2)" in tape.to_dot()  # for `dot -Tsvg`
         True
 
-        netcl-plugin-tools draws it; docs/gradients.md shows the drawing.
+        The namespace `tapes` draws it; docs/gradients.md shows the drawing.
         """
         drawn: str = plugins.namespace("tapes", "Tape.to_dot").tape_dot(self)
         return drawn

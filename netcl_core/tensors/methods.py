@@ -105,6 +105,20 @@ def _zero(x: Any) -> Any:
     return _fill(x, 0)
 
 
+@lenient
+def _bernoulli(x: Any, p: Any = 0.5, generator: Any = None) -> Any:
+    """Fill with 1 of a probability, or of one for each element, else 0, in place.
+
+    The op `bernoulli` takes the probabilities from the tensor itself.
+    """
+
+    def drawn(old: Any) -> Any:
+        uniform = functions["rand"](x.shape, device=x.device, generator=generator)
+        return (uniform < p).astype(x.dtype)
+
+    return functions["change in place"](x, "bernoulli_", drawn)
+
+
 def _sizes(x: Any) -> Sequence[int]:
     sizes: Sequence[int] = x.shape
     return sizes
@@ -124,6 +138,7 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
             "bool": "bool",
         }.items()
     },
+    "bernoulli_": _bernoulli,
     "clone": _clone,
     "contiguous": _contiguous,
     "cpu": lambda x: x.to("cpu"),

@@ -377,16 +377,3 @@ def test_sizes_that_a_matcher_looks_at() -> None:
         x = tensor(size)
         assert ("pattern p" in function.explain(x)) is (size == 3)
         np.testing.assert_allclose(function(x).numpy(), np.exp(x.numpy()), rtol=1e-6)
-
-
-def test_a_pattern_is_for_the_kinds_of_devices_that_it_names(give: Callable[..., None]) -> None:
-    group = MatchedOp("tanh", (MatchedOp("exp", ("x",)),))
-    give("elsewhere", TrainingPattern("far", group, lambda x: ag.relu(x), device_kinds=["gpu"]))
-    here = nc.default_device()
-    if here.kind == "gpu":
-        pytest.skip("it is one")
-    x = nc.tensor([0.5])
-    text = ag.jit_compile(lambda x: ag.tanh(ag.exp(x))).explain(x)
-    assert f"it is for a gpu, {here} is a cpu" in text
-    with pytest.raises(nc.errors.RegistrationError, match="the device kind 'tpu'"):
-        TrainingPattern("far", group, lambda x: x, device_kinds=["tpu"])

@@ -61,7 +61,7 @@ class CompiledGraph:
     """
 
     def __init__(self, params: Iterable[Any] = (), device: str | Device | None = None) -> None:
-        self._params: list[Tensor] = [each.value for each in params]
+        self._params: list[Tensor] = [param.value for param in params]
         if device is None:
             self.device = self._params[0].device if self._params else default_device()
         else:
@@ -74,7 +74,7 @@ class CompiledGraph:
         self._assigned: Any = None
         self._dropped: list[tuple[Tensor, Tensor | None]] = []
         self._leaves: list[tuple[Tensor, Any, Tensor | None]] = []
-        self._compiled: _Compiled | None = None
+        self._compiled: _Replays | None = None
         self._lock = threading.Lock()
 
     # -- the capture -------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class CompiledGraph:
         self._compile(inputs, self._assigned if outputs is None else outputs)
 
     def _compile(self, inputs: Sequence[Any], outputs: Any) -> None:
-        self._compiled = _Compiled(self._captured(), inputs, outputs)
+        self._compiled = _Replays(self._captured(), inputs, outputs)
 
     def replay(self, new_inputs: Sequence[Any]) -> Any:
         """Do all of it again with other inputs; does not wait for the device.
@@ -178,7 +178,7 @@ class CompiledGraph:
     def launches(self) -> int:
         """How many kernels a replay launches."""
         commands = self._captured().commands
-        return sum(1 for each in commands if isinstance(each, LaunchCommand))
+        return sum(1 for command in commands if isinstance(command, LaunchCommand))
 
     def _check_leaves(self) -> None:
         for leaf, memory, _ in self._leaves:
@@ -231,7 +231,7 @@ def capture(
 
 
 @final
-class _Compiled:
+class _Replays:
     """A captured block with its inputs and outputs, ready to run."""
 
     def __init__(self, captured: Recording, inputs: Sequence[Any], outputs: Any) -> None:
@@ -252,7 +252,7 @@ class _Compiled:
 
     def _moved(self, command: Command) -> Any:
         held: Any = command
-        return replace(held, buffers=[self._inputs.of_graph(each) for each in command.buffers])
+        return replace(held, buffers=[self._inputs.of_graph(buffer) for buffer in command.buffers])
 
     def _output(self, operand: Tensor) -> Tensor:
         value = operand.value

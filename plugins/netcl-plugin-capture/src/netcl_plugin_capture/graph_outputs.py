@@ -37,7 +37,9 @@ def assigned(before: dict[str, Any], now: dict[str, Any], made: Recording) -> An
 def _ancestors(operands: Iterable[Any]) -> set[int]:
     """The identities of the nodes that some were made from."""
     found: set[int] = set()
-    waiting = [parent for each in operands if isinstance(each, Node) for parent in each.parents]
+    waiting = [
+        parent for operand in operands if isinstance(operand, Node) for parent in operand.parents
+    ]
     while waiting:
         node = waiting.pop()
         if id(node) not in found:

@@ -9,7 +9,7 @@ from typing import Any, final
 from netcl_core.errors import ArgumentError, message
 from netcl_plugin_optim.optimizer import Optimizer
 from netcl_plugin_optim.plateau import ReduceLROnPlateau
-from netcl_plugin_optim.schedules import LRScheduler, Saved
+from netcl_plugin_optim.schedules import LRScheduler, SavedAttribute
 
 
 class _Combined(LRScheduler):
@@ -18,7 +18,7 @@ class _Combined(LRScheduler):
     _schedulers: list[LRScheduler]
 
     def __init__(self, optimizer: Any, schedulers: Sequence[Any]) -> None:
-        Saved.__init__(self, optimizer)
+        SavedAttribute.__init__(self, optimizer)
         who = type(self).__name__
         if not schedulers:
             raise ArgumentError(message(who, "no schedulers", "at least one"))

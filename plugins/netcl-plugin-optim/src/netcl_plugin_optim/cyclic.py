@@ -10,7 +10,7 @@ from netcl_plugin_optim.cycled import Cycled, set_momentum
 from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.lambdas import kept_of, restore
 from netcl_plugin_optim.optimizer import Optimizer
-from netcl_plugin_optim.schedules import Saved, positive
+from netcl_plugin_optim.schedules import SavedAttribute, positive
 
 #: The modes, each with what its share of the height is a function of.
 _SCALES: Final = {"triangular": "cycle", "triangular2": "cycle", "exp_range": "iterations"}
@@ -59,7 +59,7 @@ class CyclicLR(Cycled):
         max_momentum: Any = 0.9,
         last_epoch: int = -1,
     ) -> None:
-        Saved.__init__(self, optimizer)
+        SavedAttribute.__init__(self, optimizer)
         positive("CyclicLR", "step_size_up", step_size_up)
         if scale_fn is None and mode not in _SCALES:
             raise self._mistake(f"mode={mode!r}", f"one of {', '.join(_SCALES)}, or a scale_fn")

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from netcl_plugin_optim.cycled import Cycled, set_momentum
 from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.optimizer import Optimizer
-from netcl_plugin_optim.schedules import Saved
+from netcl_plugin_optim.schedules import SavedAttribute
 
 #: A stretch up to `end_step`: the settings of a group between which rate and momentum go,
 #: laid out as in PyTorch's states.
@@ -61,7 +61,7 @@ class OneCycleLR(Cycled):
         three_phase: bool = False,
         last_epoch: int = -1,
     ) -> None:
-        Saved.__init__(self, optimizer)
+        SavedAttribute.__init__(self, optimizer)
         self.total_steps = self._steps(total_steps, epochs, steps_per_epoch)
         if anneal_strategy not in ("cos", "linear"):
             raise self._mistake(f"anneal_strategy={anneal_strategy!r}", "'cos' or 'linear'")

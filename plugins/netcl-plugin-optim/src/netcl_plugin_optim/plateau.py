@@ -8,10 +8,10 @@ from typing import Any
 from netcl_core import on_replay
 from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_optim.optimizer import Optimizer
-from netcl_plugin_optim.schedules import Saved
+from netcl_plugin_optim.schedules import SavedAttribute
 
 
-class ReduceLROnPlateau(Saved):
+class ReduceLROnPlateau(SavedAttribute):
     """The rate times `factor` when a metric was no better for more than `patience` steps.
 
     >>> optimizer = optim.SGD([nc.zeros(2, requires_grad=True)], lr=1.0)

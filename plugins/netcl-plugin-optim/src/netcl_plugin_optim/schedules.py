@@ -16,7 +16,7 @@ from netcl_plugin_optim.slabs import OptimizerStateError
 _NO_STATE: Final = ("optimizer", "_is_initial", "_schedulers", "lr_lambdas", "_of_all")
 
 
-class Saved:
+class SavedAttribute:
     """An optimizer's companion whose attributes, but for the optimizer, are its state."""
 
     optimizer: Optimizer
@@ -61,11 +61,11 @@ class Saved:
         if missing:
             who, given = f"{type(self).__name__}.load_state_dict", f"no {', '.join(missing)}"
             raise OptimizerStateError(message(who, given, "the state of such a schedule"))
-        for name in Saved.state_dict(self):
+        for name in SavedAttribute.state_dict(self):
             setattr(self, name, state_dict[name])
 
 
-class LRScheduler(Saved, ABC):
+class LRScheduler(SavedAttribute, ABC):
     """Sets the learning rates of an optimizer's groups: at once, and at each `step()`.
 
     Call `step()` after the optimizer's, once per epoch or batch, as the schedule counts.

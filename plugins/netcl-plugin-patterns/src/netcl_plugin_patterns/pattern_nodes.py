@@ -72,7 +72,7 @@ class Traced:
         """The live values that are a result of each op."""
         found: dict[str, list[TraceNode]] = {}
         for node in self.live:
-            for op in dict.fromkeys(each.op for each in self.readings(node)):
+            for op in dict.fromkeys(reading.op for reading in self.readings(node)):
                 found.setdefault(op, []).append(node)
         return found
 

@@ -65,7 +65,7 @@ class MatchedOp:
         inputs, attrs = self.inputs, self.attrs
         fine = _is_name(self.op) and isinstance(inputs, tuple) and isinstance(attrs, tuple)
         fine = fine and all(map(_is_input, inputs)) and type(self.result) is int
-        if not fine or not all(isinstance(each, tuple) and len(each) == 2 for each in attrs):
+        if not fine or not all(isinstance(attr, tuple) and len(attr) == 2 for attr in attrs):
             given = f"the op {self.op!r} of {inputs!r:.80} with {attrs!r:.80}"
             expected = "a name, a tuple of ops, names and numbers, and a tuple of (name, value)"
             raise wrong("MatchedOp", given, expected)
@@ -120,12 +120,12 @@ class Graph:
     @property
     def ops(self) -> list[MatchedOp]:
         """The ops, each object once, operands first."""
-        return list({id(op): op for each in self.results for op in each.ops}.values())
+        return list({id(op): op for result in self.results for op in result.ops}.values())
 
     @property
     def names(self) -> list[str]:
         """The names of what is captured, each once, in the order in which they are read."""
-        return list(dict.fromkeys(name for each in self.results for name in each.names))
+        return list(dict.fromkeys(name for result in self.results for name in result.names))
 
     @property
     def tensors(self) -> list[str]:

@@ -102,15 +102,6 @@ def geometric_(x: Any, p: float, generator: Any = None) -> Any:
 
 
 @lenient
-def bernoulli_(x: Any, p: Any = 0.5, generator: Any = None) -> Any:
-    """Fill with 1 of a probability, or of one for each element, else 0."""
-    uniform = functions["rand"]
-    return _filled(
-        x, "bernoulli_", lambda: uniform(x.shape, device=x.device, generator=generator) < p
-    )
-
-
-@lenient
 def random_(
     x: Any, start: int = 0, to: int | None = None, *, generator: Any = None, **ends: int
 ) -> Any:
@@ -142,7 +133,6 @@ SAMPLERS: Final[dict[str, Callable[..., Any]]] = {
         exponential_,
         cauchy_,
         geometric_,
-        bernoulli_,
         random_,
     )
 }

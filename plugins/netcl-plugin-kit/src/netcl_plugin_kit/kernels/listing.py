@@ -17,7 +17,7 @@ from netcl_core.plugins.protocol import Row, canonical, meant, registry
 
 @final
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedKernel:
     """One way to compute an op: an implementation, or what netcl makes of an expression.
 
     Attributes:
@@ -81,16 +81,16 @@ def _declared() -> dict[tuple[str, str], tuple[str, ...]]:
     }
 
 
-def _of(row: Row, declared: dict[tuple[str, str], tuple[str, ...]]) -> Iterator[Offered]:
+def _of(row: Row, declared: dict[tuple[str, str], tuple[str, ...]]) -> Iterator[OfferedKernel]:
     """The ways of one record of an op."""
     op = row.record.name
 
-    def offered(kernel: str, provider: str, priority: int, way: Any = None) -> Offered:
+    def offered(kernel: str, provider: str, priority: int, way: Any = None) -> OfferedKernel:
         space = None if way is None else way.space
         settings = () if space is None else tuple(space.choices)
         needs = "" if way is None else _needs(way.requires)
         named = declared.get((provider, op), ())
-        return Offered(op, kernel, provider, priority, needs, settings, named)
+        return OfferedKernel(op, kernel, provider, priority, needs, settings, named)
 
     if not isinstance(row.record, Operator):
         yield offered("made of its expression", row.provider, row.priority)
@@ -118,7 +118,7 @@ def _files() -> Iterator[tuple[str, list[str]]]:
             yield plugin.distribution, names
 
 
-def _print(found: Sequence[Offered], files: dict[str, list[str]]) -> None:
+def _print(found: Sequence[OfferedKernel], files: dict[str, list[str]]) -> None:
     rows = [
         (
             each.op,

@@ -59,7 +59,7 @@ class Finding:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class FoundKernel:
     """One source, and the devices for which it came out the same."""
 
     op: str
@@ -85,7 +85,7 @@ class Findings:
 
     records: tuple[CheckRecord, ...] = ()
     outcomes: tuple[Finding, ...] = ()
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[FoundKernel, ...] = ()
     mutants: tuple[Mutants, ...] = ()
     roofline: tuple[tuple[Where, Roofline], ...] = ()
 
@@ -189,7 +189,7 @@ def _order(key: tuple[str, str, Where | None, str]) -> tuple[str, str, bool, Whe
     return op, check, place is not None, place or _unknown(""), dtype
 
 
-def _grouped(kernels: dict[tuple[str, str, str, Where], KernelSource]) -> Iterable[Kernel]:
+def _grouped(kernels: dict[tuple[str, str, str, Where], KernelSource]) -> Iterable[FoundKernel]:
     """Equal sources are shown once, with all their devices."""
     groups: dict[tuple[str, str, str, str, str], list[Where]] = {}
     for op, dtype, direction, place in sorted(kernels):
@@ -197,7 +197,7 @@ def _grouped(kernels: dict[tuple[str, str, str, Where], KernelSource]) -> Iterab
         key = (op, dtype, direction, source.language, source.source)
         groups.setdefault(key, []).append(place)
     for key, places in groups.items():
-        yield Kernel(*key, where=tuple(places))
+        yield FoundKernel(*key, where=tuple(places))
 
 
 def _where(facts: DeviceFacts) -> Where:

@@ -22,7 +22,7 @@ from netcl_plugin_tools.catalogue.filters import (
     licence_of,
     numbered,
 )
-from netcl_plugin_tools.catalogue.findings import Findings, Kernel, Where, reached
+from netcl_plugin_tools.catalogue.findings import Findings, FoundKernel, Where, reached
 from netcl_plugin_tools.catalogue.installing import command, elsewhere
 from netcl_plugin_tools.catalogue.markdown import render_document
 from netcl_plugin_tools.catalogue.model import Market, Op, Project
@@ -261,7 +261,7 @@ def _dated(findings: Findings) -> list[str]:
     return sorted({f"{one.date[:10]} with core {one.core}" for one in findings.outcomes})
 
 
-def _first(kernel: Kernel) -> tuple[bool, bool, bool, str, tuple[Where, ...]]:
+def _first(kernel: FoundKernel) -> tuple[bool, bool, bool, str, tuple[Where, ...]]:
     """Forward before backward, float32 and OpenCL first: what most readers look for."""
     return (
         kernel.direction != "forward",
@@ -272,7 +272,7 @@ def _first(kernel: Kernel) -> tuple[bool, bool, bool, str, tuple[Where, ...]]:
     )
 
 
-def _kernel(kernel: Kernel, numbered: dict[Where, str]) -> dict[str, Any]:
+def _kernel(kernel: FoundKernel, numbered: dict[Where, str]) -> dict[str, Any]:
     return {
         "direction": kernel.direction,
         "dtype": kernel.dtype,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_plugin_tools.catalogue.findings import Finding, Findings, Kernel, Where, verdict
+from netcl_plugin_tools.catalogue.findings import Finding, Findings, FoundKernel, Where, verdict
 from netcl_plugin_tools.catalogue.model import Market, Op, Project
 from netcl_plugin_tools.matrix.records import CellRecord
 from netcl_plugin_tools.matrix.runtimes import RUNTIMES
@@ -49,7 +49,7 @@ class Group:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Row:
+class PackageRow:
     """One line of a table of states: one list of groups per device."""
 
     name: str
@@ -69,7 +69,7 @@ class Reason:
     where: tuple[str, ...]
 
 
-def by_check(findings: Findings) -> list[Row]:
+def by_check(findings: Findings) -> list[PackageRow]:
     """Check x device of one op."""
     checks = sorted({one.outcome.check for one in findings.outcomes})
     return [
@@ -78,7 +78,7 @@ def by_check(findings: Findings) -> list[Row]:
     ]
 
 
-def by_op(project: Project, scenarios: bool = False) -> list[Row]:
+def by_op(project: Project, scenarios: bool = False) -> list[PackageRow]:
     """Op, or scenario of a namespace, x device of a project's latest release."""
     findings = project.latest.findings
     slugs = {op.row.name: op.slug for op in project.pages}
@@ -105,11 +105,11 @@ def _namespace(project: Project, name: str) -> str:
     return next((each for each in spaces if name.startswith(f"{each}-")), "")
 
 
-def _row(name: str, found: Sequence[Finding], findings: Findings, slug: str = "") -> Row:
+def _row(name: str, found: Sequence[Finding], findings: Findings, slug: str = "") -> PackageRow:
     places: list[Where | None] = [*findings.devices]
     if any(one.where is None for one in found):
         places.append(None)
-    return Row(name, tuple(_groups(found, place) for place in places), slug)
+    return PackageRow(name, tuple(_groups(found, place) for place in places), slug)
 
 
 def _groups(found: Iterable[Finding], where: Where | None) -> tuple[Group, ...]:
@@ -222,7 +222,7 @@ def op_verdict(plugin: Project, op: Op) -> str:
     return "static" if found.verdict == "passed" and not ran else found.verdict
 
 
-def specimen(market: Market) -> tuple[Project, Op, Kernel] | None:
+def specimen(market: Market) -> tuple[Project, Op, FoundKernel] | None:
     """A kernel for the front page: the gradient of an op that passed, neither trivial nor long."""
     found = [
         (_unease(kernel.source), kernel.op, kernel.dtype, plugin.name, number)

@@ -17,7 +17,7 @@ from netcl_plugin_tools.matrix.signs import NOT_RUN, SIGNS
 
 @final
 @dataclass(frozen=True, slots=True)
-class Place:
+class BoardCell:
     """A cell of the board: all its records, the newest last; none if it never ran."""
 
     cell: Cell
@@ -47,10 +47,10 @@ class Section:
     plugin: str
     version: str
     level: str
-    rows: tuple[tuple[Place, ...], ...]
+    rows: tuple[tuple[BoardCell, ...], ...]
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[BoardCell]:
         """Every cell of it."""
         return [place for row in self.rows for place in row]
 
@@ -75,7 +75,7 @@ class Board:
     newest: str
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[BoardCell]:
         """Every cell."""
         return [place for section in self.sections for place in section.places]
 
@@ -84,7 +84,7 @@ class Board:
         return {section.plugin: section for section in self.sections}
 
 
-def counts(places: Iterable[Place]) -> dict[str, int]:
+def counts(places: Iterable[BoardCell]) -> dict[str, int]:
     """State -> number of cells, for every state."""
     counts = Counter(place.state for place in places)
     return {state: counts[state] for state in SIGNS}
@@ -125,7 +125,7 @@ def board(records: Sequence[CellRecord]) -> Board:
         rows = sorted({(c.core, c.core_build, c.python) for c in here}, key=_row)
         blank = [Cell(plugin, version, *row, runtime="", level=level) for row in rows]
         places = [[replace(cell, runtime=name) for name in runtimes] for cell in blank]
-        made = tuple(tuple(Place(c, tuple(history.get(c, ()))) for c in row) for row in places)
+        made = tuple(tuple(BoardCell(c, tuple(history.get(c, ()))) for c in row) for row in places)
         sections.append(Section(plugin, version, level, made))
     return Board(tuple(sections), tuple(runtimes), max(each.date for each in records))
 

@@ -9,7 +9,7 @@ from typing import Any
 from packaging.version import Version
 
 from netcl_plugin_tools.catalogue.badges import matrix_badge
-from netcl_plugin_tools.matrix.board import Board, Place, counts, together, verdict
+from netcl_plugin_tools.matrix.board import Board, BoardCell, counts, together, verdict
 from netcl_plugin_tools.matrix.pages import render
 from netcl_plugin_tools.matrix.records import Cell, State, reasons
 from netcl_plugin_tools.matrix.signs import NOT_RUN, SIGNS
@@ -36,7 +36,7 @@ def junit(shown: Board) -> str:
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _case(suite: ET.Element, name: str, place: Place) -> None:
+def _case(suite: ET.Element, name: str, place: BoardCell) -> None:
     record = place.latest
     where = f"core {place.cell.core_label}, Python {place.cell.python}, {place.cell.runtime}"
     seconds = f"{record.seconds if record else 0:.3f}"

@@ -11,7 +11,7 @@ from netcl_plugin_kit.testing.records import CheckRecord, Outcome
 
 from netcl_core.config import core_source
 from netcl_plugin_tools.catalogue.rendering import environment
-from netcl_plugin_tools.matrix.board import Board, Place, counts, together
+from netcl_plugin_tools.matrix.board import Board, BoardCell, counts, together
 from netcl_plugin_tools.matrix.runtimes import RUNTIMES
 
 _FOLDER: Final = Path(__file__).parents[1] / "templates" / "matrix"
@@ -63,7 +63,7 @@ def pages(shown: Board) -> Iterator[tuple[str, str]]:
             yield f"cells/{place.slug}.html", _page(place)
 
 
-def _page(place: Place) -> str:
+def _page(place: BoardCell) -> str:
     record = place.latest
     check = record.check if record else None
     return render(

@@ -23,8 +23,8 @@ from netcl_plugin_tools.matrix.running import Result, Runner
 from netcl_plugin_tools.matrix.runtimes import (
     RUNTIMES,
     Ask,
+    CellRuntime,
     Presence,
-    Runtime,
     devices_here,
     locate,
 )
@@ -102,7 +102,7 @@ def _presences(
 
 
 def _presence(
-    runtime: Runtime,
+    runtime: CellRuntime,
     found: Sequence[Interpreter],
     supplies: Supplies,
     environments: Environments,

@@ -26,7 +26,7 @@ _SECONDS: Final = 120  # a first build on a slow machine
 
 @final
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class CellRuntime:
     """One kind of runtime.
 
     Attributes:
@@ -51,17 +51,17 @@ class Runtime:
         return self.kind == kind and self.platform in platform.lower()
 
 
-RUNTIMES: Final[Mapping[str, Runtime]] = {
+RUNTIMES: Final[Mapping[str, CellRuntime]] = {
     each.name: each
     for each in (
-        Runtime("intel", "Intel's CPU runtime, from pip", "intel",
+        CellRuntime("intel", "Intel's CPU runtime, from pip", "intel",
                 packages=("intel-opencl-rt", "intel-cmplr-lib-rt")),
-        Runtime("pocl", "PoCL, the system's", "portable computing"),
-        Runtime("pocl-wheel", "PoCL, from pip", "portable computing",
+        CellRuntime("pocl", "PoCL, the system's", "portable computing"),
+        CellRuntime("pocl-wheel", "PoCL, from pip", "portable computing",
                 packages=("pocl-binary-distribution",)),
-        Runtime("oclgrind", "the simulator Oclgrind: --only sanitizer", tool="oclgrind"),
-        Runtime("gpu", "a GPU with the system's driver", kind="gpu"),
-        Runtime("numpy", "the NumPy path, without OpenCL"),
+        CellRuntime("oclgrind", "the simulator Oclgrind: --only sanitizer", tool="oclgrind"),
+        CellRuntime("gpu", "a GPU with the system's driver", kind="gpu"),
+        CellRuntime("numpy", "the NumPy path, without OpenCL"),
     )
 }  # fmt: skip
 
@@ -78,7 +78,7 @@ class Presence:
         device: The device as `netcl devices --json` describes it, if it could be asked.
     """
 
-    runtime: Runtime
+    runtime: CellRuntime
     missing: str = ""
     problem: str = ""
     vendors: Path = Path()
@@ -100,7 +100,7 @@ class Presence:
         return "" if self.runtime.tool else self.device.get("id", "opencl")
 
 
-def libraries(runtime: Runtime, layer: Path | None, system: Path = SYSTEM) -> list[str]:
+def libraries(runtime: CellRuntime, layer: Path | None, system: Path = SYSTEM) -> list[str]:
     """The libraries to list for a runtime: those of its packages, or those of the system."""
     if runtime.packages:
         return [] if layer is None else list(_of_packages(layer))
@@ -161,7 +161,7 @@ def variables_for(vendors: Path, cache: Path) -> dict[str, str]:
     }
 
 
-def locate(runtime: Runtime, layer: Path | None, folder: Path, ask: Ask) -> Presence:
+def locate(runtime: CellRuntime, layer: Path | None, folder: Path, ask: Ask) -> Presence:
     """Find a runtime on this machine; `folder` is where its `.icd` files are written."""
     if runtime.tool:
         return _tool(runtime, list_alone([], folder))
@@ -180,7 +180,7 @@ def locate(runtime: Runtime, layer: Path | None, folder: Path, ask: Ask) -> Pres
     return _without_device(runtime, vendors, found)
 
 
-def _tool(runtime: Runtime, vendors: Path) -> Presence:
+def _tool(runtime: CellRuntime, vendors: Path) -> Presence:
     path = shutil.which(runtime.tool)
     if path is None:
         return Presence(runtime, missing=f"{runtime.tool} is not on PATH")
@@ -193,7 +193,7 @@ def _tool(runtime: Runtime, vendors: Path) -> Presence:
     return Presence(runtime, vendors=vendors, device=facts)
 
 
-def _without_device(runtime: Runtime, vendors: Path, found: Mapping[str, Any]) -> Presence:
+def _without_device(runtime: CellRuntime, vendors: Path, found: Mapping[str, Any]) -> Presence:
     """A runtime none of whose devices can be used here: cells find out for themselves why."""
     for each in found["rejected"]:
         if runtime.platform and runtime.platform in each["platform"].lower():
