@@ -262,7 +262,11 @@ def diagflat(input: Any, offset: int = 0) -> Any:
     >>> ag.diagflat([1.0, 2.0]).tolist()
     [[1.0, 0.0], [0.0, 2.0]]
     """
-    return ag.diag(ag.reshape(input, (-1,)), offset)
+    x = ag.reshape(input, (-1,))
+    if isinstance(offset, int) and (x.size + abs(offset)) ** 2 > 1 << 36:
+        expected = "a matrix of at most 2^36 elements"
+        raise AttributeValueError(message("diagflat", f"offset={offset}", expected))
+    return ag.diag(x, offset)
 
 
 def _written(who: str, x: Any, src: Any, places: Any) -> Any:
@@ -355,8 +359,8 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype:
     plain_shape("logspace", steps)
     if "int" in nc.dtype_name(dtype or "float32"):  # as in PyTorch
         start, end = int(start), int(end)
-    exponents = nc.linspace(start, end, steps, dtype="float64", device="numpy").numpy()
     with np.errstate(all="ignore"):
+        exponents = nc.linspace(start, end, steps, dtype="float64", device="numpy").numpy()
         found = np.power(np.float64(base), exponents)
     kind = "float32" if dtype is None else dtype
     return nc.tensor(found, dtype=kind, device=device, requires_grad=requires_grad)
