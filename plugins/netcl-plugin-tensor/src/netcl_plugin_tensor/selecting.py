@@ -105,7 +105,8 @@ def _take(request: Request) -> Kernels | HostCall:
     if request.attrs["whole"] and request.output.size and math.prod(x.shape[dim + 1 :]) >= _ROW:
 
         def copy(inputs: Any, out: Any) -> None:
-            np.take(*inputs, axis=dim, out=out, mode="wrap")
+            source, index = inputs
+            np.take(source, index, axis=dim, out=out, mode="wrap")
 
         return HostCall(copy)
     buffers = (("in", 0), ("in", 1), ("out", 0))
@@ -118,7 +119,9 @@ def _add(request: Request) -> Kernels:
 
 
 def _implementations(
-    operator: str, cpu: Callable[[Request], Kernels], others: Callable[[Request], Kernels]
+    operator: str,
+    cpu: Callable[[Request], Kernels | HostCall],
+    others: Callable[[Request], Kernels],
 ) -> tuple[Implementation, ...]:
     kinds = Requirements(device_kinds=("gpu", "accelerator"))
     return (
