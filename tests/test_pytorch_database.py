@@ -29,7 +29,7 @@ import re, warnings
 import netcl_core as nc
 from pytorch_layers import DOCUMENTED, PAGE, layers, module_db, optim_db, optimizers, survey
 warnings.simplefilter("ignore")
-listed = set(re.findall("^.. `(.+?)` ", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+listed = set(re.findall("^. `(.+?)` ", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
 names = {{each.module_cls.__name__ for each in module_db}}
 names |= {{each.optim_cls.__name__ for each in optim_db}}
 assert names <= listed, names - listed
