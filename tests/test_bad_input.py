@@ -277,6 +277,7 @@ EXAMPLES: Final[dict[str, Call]] = {
     "linalg_qr": call(X, mode="reduced"),
     "linalg_svd": call(X, full_matrices=False),
     "fft_c2c": call(T((3, 2)), dims=(0,), inverse=False, scale=1.0),
+    "linalg_svdvals": call(T((3, 2))),
     "fft_r2c": call(T((3, 2)), dim=0, size=3, inverse=False, scale=1.0),
     "fft_c2r": call(T((3, 2)), dim=0, size=5, inverse=True, scale=1.0),
     "index_add": call(X, 0, T((3,), "int64", (0, 1, 2)), X),

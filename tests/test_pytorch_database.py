@@ -1,4 +1,4 @@
-"""PyTorch's own samples of its operators: of a part of them every day, of half of them nightly.
+"""PyTorch's own samples of operators and layers: of a part every day, of half of them nightly.
 
 In processes of their own: the database imports setuptools, which others may have spoilt.
 """
@@ -27,6 +27,22 @@ with nc.use_device("numpy"):
 differ = {{op: list(texts) for op, texts in faults.items() if "differs" in " ".join(texts)}}
 assert counts["agrees"] > 100 and not differ, differ
 """
+LAYERS = """
+import re, warnings
+import netcl_core as nc
+from pytorch_layers import DOCUMENTED, PAGE, layers, module_db, optim_db, optimizers, survey
+warnings.simplefilter("ignore")
+listed = set(re.findall("^. `(.+?)` ", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+names = {{each.module_cls.__name__ for each in module_db}}
+names |= {{each.optim_cls.__name__ for each in optim_db}}
+assert names <= listed, names - listed
+with nc.use_device("numpy"):
+    found = survey(layers(module_db[{first}::{parts}]))
+    found |= survey(optimizers(optim_db[{first} % 4 :: 4]))
+right = {{"", *DOCUMENTED.values()}}
+wrong = {{name: list(each) for name, each in found.items() if not right >= {{*each}}}}
+assert found and not wrong, wrong
+"""
 WRONG = """
 import netcl_core as nc
 from netcl_plugin_kit.check import torch_samples
@@ -42,9 +58,10 @@ assert "samples differ, the first: float32" in found.reason
 
 
 @pytest.mark.parametrize("parts", [20, pytest.param(2, marks=pytest.mark.nightly)])
-def test_no_sample_differs(python: Callable[..., str], parts: int) -> None:
+@pytest.mark.parametrize("survey", [SURVEY, LAYERS], ids=["operators", "layers"])
+def test_no_sample_differs(python: Callable[..., str], survey: str, parts: int) -> None:
     first = date.today().toordinal() % parts
-    python(SURVEY.format(first=first, parts=parts), PYTHONPATH=HELP)
+    python(survey.format(first=first, parts=parts), PYTHONPATH=HELP)
 
 
 def test_a_check_against_pytorch_names_what_differs(python: Callable[..., str]) -> None:

@@ -119,7 +119,9 @@ def main() -> None:
     print(f"absent, {len(absent)}:", " ".join(sorted(absent)))
     print(len(chosen), dict(counts))
     if given.write and not given.name:
-        PAGE.write_text(page(chosen, counts, faults, absent, given.samples), encoding="utf-8")
+        rest = "".join(PAGE.read_text(encoding="utf-8").partition("\n## Layers")[1:])
+        text = page(chosen, counts, faults, absent, given.samples) + rest
+        PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Runs PyTorch's databases of layers and optimizers beside netcl's, and prints two tables.
 
-    python tests/support/pytorch_layers.py [-k NAME]
+    python tests/support/pytorch_layers.py [-k NAME] [--write]
+
+`--write` renews the tables in docs/pytorch-operators.md.
 
 Of each layer's samples: names and shapes of the state, which is then loaded, results, gradients of
 inputs and parameters. Of each optimizer's samples: some steps of a matrix, a vector and a number,
@@ -15,6 +17,7 @@ import collections
 import re
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import torch  # isort: split
@@ -38,6 +41,9 @@ RANDOM: Final = re.compile("Dropout|RReLU|Transformer")
 #: What is compared in float64: rounding in float32, PyTorch's too, is above the tolerance, or the
 #: samples hold float64 arguments.
 WIDE: Final = re.compile("Fractional.*|CTCLoss|Transformer..coderLayer")
+#: The page, and where its part begins.
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "pytorch-operators.md"
+HEAD: Final = "## Layers and optimizers"
 #: Steps of an optimizer.
 STEPS: Final = 5
 
@@ -60,9 +66,9 @@ def _ours(value: Any, grad: bool) -> Any:
     return tree_map(one, value, is_leaf=lambda x: isinstance(x, (torch.dtype, torch.device)))
 
 
-def layers() -> Iterator[tuple[str, str]]:
-    """Each layer's name with what came of a sample: '' where it agrees, None where it is absent."""
-    for info in module_db:
+def layers(chosen: Any = module_db) -> Iterator[tuple[str, str]]:
+    """Each layer's name with what came of a sample: '' where it agrees."""
+    for info in chosen:
         name = info.module_cls.__name__
         modes = (True, False) if info.train_and_eval_differ else (False,)
         for training in modes:
@@ -143,9 +149,9 @@ def _gradients(theirs: Any, ours: Any, inputs: Any, given: Any, moving: Any) -> 
     return ""
 
 
-def optimizers() -> Iterator[tuple[str, str]]:
+def optimizers(chosen: Any = optim_db) -> Iterator[tuple[str, str]]:
     """Each optimizer's name with what came of a sample."""
-    for info in optim_db:
+    for info in chosen:
         for sample in info.optim_inputs_func("cpu"):
             yield info.optim_cls.__name__, _optimizer(info.optim_cls, sample)
 
@@ -191,34 +197,48 @@ def _optimizer(cls: Any, sample: Any) -> str:
         return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
-def table(title: str, rows: Iterator[tuple[str, str]], pattern: str) -> None:
-    """Print what did not agree, and the counts."""
-    counts: collections.Counter[str] = collections.Counter()
-    names: set[str] = set()
-    faults: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+def survey(rows: Iterator[tuple[str, str]]) -> dict[str, collections.Counter[str]]:
+    """By name what came of samples: '' for each that agrees, else what differs or why."""
+    found: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for name, text in rows:
-        if re.search(pattern, name):
-            names.add(name)
-            counts["samples"] += 1
-            counts["differs" if text else "agrees"] += 1
-            if text:
-                faults[name][DOCUMENTED.get(name, text)] += 1
-    for name, found in sorted(faults.items()):
-        for text, number in found.most_common():
-            print(f"{name}: {number} x {text}")
-    whole = len(names - set(faults))
-    print(f"{title}: {len(names)}, of which {whole} agree in all samples; {dict(counts)}\n")
+        found[name][DOCUMENTED.get(name, text)] += 1
+    return found
+
+
+def table(title: str, found: dict[str, collections.Counter[str]]) -> str:
+    """A part of the page: the counts, and a row for each name."""
+    samples = sum(each.total() for each in found.values())
+    agree = sum(each[""] for each in found.values())
+    lines = [
+        f"{len(found)} {title}, {samples} samples: {agree} agree.\n",
+        f"| {title} | samples | agree | else |", "|---|---|---|---|",
+        *(f"| `{name}` | {each.total()} | {each['']} | {'; '.join(filter(None, each))[:90]} |"
+          for name, each in sorted(found.items())),
+    ]  # fmt: skip
+    return "\n".join(lines)
 
 
 def main() -> None:
-    """Run the samples and print the tables."""
+    """Run the samples, print the tables, and renew the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-k", dest="name", default="")
+    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     with nc.use_device("numpy"):
-        table("layers", layers(), given.name)
-        table("optimizers", optimizers(), given.name)
+        parts = {
+            "layers": layers(
+                [i for i in module_db if re.search(given.name, i.module_cls.__name__)]
+            ),
+            "optimizers": optimizers(
+                [i for i in optim_db if re.search(given.name, i.optim_cls.__name__)]
+            ),
+        }
+        tables = [table(title, survey(rows)) for title, rows in parts.items()]
+    print(*tables, sep="\n\n")
+    if given.write and not given.name:
+        kept = PAGE.read_text(encoding="utf-8").partition(HEAD)[0].rstrip()
+        PAGE.write_text("\n\n".join([kept, HEAD.strip(), *tables, ""]).rstrip() + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
     "linalg_qr": (call(T((3, 2)), mode="reduced"),),
     "linalg_svd": (call(T((3, 2)), full_matrices=False),),
     "fft_c2c": (call(T((3, 2)), dims=(0,), inverse=False, scale=1.0),),
+    "linalg_svdvals": (call(T((3, 2))),),
     "fft_r2c": (call(T((3, 2)), dim=0, size=3, inverse=False, scale=1.0),),
     "fft_c2r": (call(T((3, 2)), dim=0, size=5, inverse=True, scale=1.0),),
     # shapes and strided copies

@@ -156,6 +156,8 @@ FACTORS: Sequence[Case] = [
             lambda x: ag.linalg_svd(x, full_matrices=False)[1], [[(3, 3)], [(2, 5, 3)]]),
     at_host("fft_c2c", lambda t, x: t.view_as_real(t.fft.fftn(t.view_as_complex(x), dim=(0, 1))),
             lambda x: ag.fft_c2c(x, dims=(0, 1), inverse=False, scale=1.0), [[(3, 5, 2)]]),
+    at_host("linalg_svdvals", lambda t, x: t.linalg.svdvals(x), lambda x: ag.linalg_svdvals(x),
+            [[(4, 3)], [(2, 3, 5)]]),
     *(at_host("fft_r2c", lambda t, x: t.view_as_real(t.fft.rfft(x, dim=1)),
               lambda x, n=n: ag.fft_r2c(x, dim=1, size=n, inverse=False, scale=1.0),
               [[(3, n, 2)]], note=str(n)) for n in (1, 5, 6)),

@@ -335,6 +335,26 @@ SVD: Final = operator(
 )  # fmt: skip
 
 
+def _values_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    """The vectors of the values, which the forward had not computed."""
+    (x,) = saved.inputs
+    u, _, vh = SVD(x, full_matrices=False)
+    return [ag.matmul(_scaled(u, grad), vh)]
+
+
+SVDVALS: Final = operator(
+    "linalg_svdvals", lambda x: (matrices("linalg_svdvals", x), {}),
+    lambda x: np.linalg.svd(x, compute_uv=False),
+    lambda x: Spec((*x.shape[:-2], min(x.shape[-2:])), x.dtype), _values_backward,
+    (
+        "linalg_svdvals(x): the singular values of matrices (..., n, m), the largest first."
+        "\n\n"
+        '>>> ag.linalg_svdvals([[2.0, 0.0], [0.0, 4.0]]).numpy().round(4).tolist()\n'
+        '[4.0, 2.0]'
+    ),
+)  # fmt: skip
+
+
 def _bind_pinv(a: Any, p: Any) -> Any:
     a, p = matrices("linalg_pinv", a, p)
     if a.dtype != p.dtype or (*a.shape[:-2], a.shape[-1], a.shape[-2]) != p.shape:
@@ -480,4 +500,18 @@ IRFFT: Final = operator(
     "in pairs, times size * scale.",
 )  # fmt: skip
 
-OPERATORS: Final = (CHOLESKY, INV, SOLVE, DET, SLOGDET, QR, EIGH, SVD, PINV, FFT, RFFT, IRFFT)
+OPERATORS: Final = (
+    CHOLESKY,
+    INV,
+    SOLVE,
+    DET,
+    SLOGDET,
+    QR,
+    EIGH,
+    SVD,
+    SVDVALS,
+    PINV,
+    FFT,
+    RFFT,
+    IRFFT,
+)

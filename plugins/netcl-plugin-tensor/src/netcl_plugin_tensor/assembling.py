@@ -262,7 +262,11 @@ def diagflat(input: Any, offset: int = 0) -> Any:
     >>> ag.diagflat([1.0, 2.0]).tolist()
     [[1.0, 0.0], [0.0, 2.0]]
     """
-    return ag.diag(ag.reshape(input, (-1,)), offset)
+    x = ag.reshape(input, (-1,))
+    if isinstance(offset, int) and (x.size + abs(offset)) ** 2 > 1 << 36:
+        expected = "a matrix of at most 2^36 elements"
+        raise AttributeValueError(message("diagflat", f"offset={offset}", expected))
+    return ag.diag(x, offset)
 
 
 def _written(who: str, x: Any, src: Any, places: Any) -> Any:

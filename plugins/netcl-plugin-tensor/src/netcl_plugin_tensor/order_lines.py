@@ -14,7 +14,7 @@ from netcl_core import DTYPES, Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, one_of
-from netcl_plugin_tensor.order_statistics import line_of
+from netcl_plugin_tensor.order_statistics import line_of, scanned
 from netcl_plugin_tensor.selecting import GATHER
 
 _Mode = namedtuple("_Mode", ("values", "indices"))
@@ -131,20 +131,10 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     first = ag.expand(ag.narrow(steps, place, 0, 1), [1 if i == place else n for i, n in
                                                       enumerate(x.shape)])  # fmt: skip
     starts = ag.cat([first, ag.where(fresh, ag.narrow(steps, place, 1, size - 1), 0)], place)
-    lengths = ag.sub(steps, _scanned(starts, place, ag.maximum))
+    lengths = ag.sub(steps, scanned(starts, place, ag.maximum))
     best = ag.argmax(lengths, place, True)
     found = [GATHER(each, place, best) for each in ranked]
     return _Mode(*(found if keepdim else [ag.squeeze(each, place) for each in found]))
-
-
-def _scanned(x: Any, place: int, join: Callable[[Any, Any], Any]) -> Any:
-    """Running results of an associative op, in steps that double (Hillis, Steele 1986)."""
-    size, step = x.shape[place], 1
-    while step < size:
-        later, before = ag.narrow(x, place, step, size - step), ag.narrow(x, place, 0, size - step)
-        x = ag.cat([ag.narrow(x, place, 0, step), join(before, later)], place)
-        step *= 2
-    return x
 
 
 def cummax(input: Any, dim: int) -> Any:
@@ -198,7 +188,7 @@ def logcumsumexp(input: Any, dim: int) -> Any:
     """
     x = ag.as_operand(input)
     place = axis("logcumsumexp", dim, x.ndim)
-    return _scanned(x, place, ag.logaddexp) if x.ndim else ag.clone(x)
+    return scanned(x, place, ag.logaddexp) if x.ndim else ag.clone(x)
 
 
 OPERATORS: Final = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any, Final
 
 import netcl_core.autograd as ag
@@ -77,6 +78,16 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return _Median(*(ag.where(spoilt, b, a) for a, b in zip(middle, last, strict=True)))
 
 
+def scanned(x: Any, place: int, join: Callable[[Any, Any], Any]) -> Any:
+    """Running results of an associative op, in steps that double (Hillis, Steele 1986)."""
+    size, step = x.shape[place], 1
+    while step < size:
+        later, before = ag.narrow(x, place, step, size - step), ag.narrow(x, place, 0, size - step)
+        x = ag.cat([ag.narrow(x, place, 0, step), join(before, later)], place)
+        step *= 2
+    return x
+
+
 def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
     """Running products along an axis; integers in int64.
 
@@ -92,12 +103,7 @@ def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
         x = converted(x, widest("cumprod", dtype))
     elif not DTYPES[x.dtype].floating:
         x = x.astype("int64")
-    size, step = (x.shape[place] if x.ndim else 1), 1
-    while step < size:
-        ahead = ag.narrow(x, place, step, size - step)
-        further = ag.mul(ahead, ag.narrow(x, place, 0, size - step))
-        x = ag.cat([ag.narrow(x, place, 0, step), further], place)
-        step *= 2
+    x = scanned(x, place, ag.mul) if x.ndim else x
     return ag.mul(x, 1) if x is input else x
 
 
