@@ -113,9 +113,7 @@ def _add(request: Request) -> Kernels:
 
 
 def _implementations(
-    operator: str,
-    cpu: Callable[[Request], Kernels | HostCall],
-    others: Callable[[Request], Kernels],
+    operator: str, cpu: Callable[[Request], Kernels], others: Callable[[Request], Kernels]
 ) -> tuple[Implementation, ...]:
     kinds = Requirements(device_kinds=("gpu", "accelerator"))
     return (
