@@ -5,8 +5,6 @@ import netcl_core.autograd as ag
 
 from __future__ import annotations
 
-from importlib import import_module as _import_module
-from typing import Any as _Any
 from typing import Final
 
 from netcl_core.autograd.compiler import AutogradPrimitive as AutogradPrimitive
@@ -102,13 +100,7 @@ __all__ = sorted(
 _SHORT: Final = dict.fromkeys(("Function", "once_differentiable"), "autodiff") | dict.fromkeys(
     ("AmpPolicy", "amp_policy", "casting", "named_policy"), "amp"
 )
-_further = _face_of(globals(), "autograd", _SHORT)
-
-
-def __getattr__(name: str) -> _Any:
-    if name in _SUBMODULES:
-        return _import_module(f"{__name__}.{name}")
-    return _further(name)
+__getattr__ = _face_of(globals(), "autograd", _SHORT)
 
 
 def __dir__() -> list[str]:
