@@ -174,7 +174,8 @@ def __getattr__(name: str) -> Any:
     if name in _DTYPES:
         return globals().setdefault(name, __getattr__("dtype_name")(_DTYPES[name]))
     # `from netcl_core import icd` asks here before it looks for the module of that name.
-    if name.startswith("_") or PathFinder.find_spec(f"netcl_core.{name}", __path__) is not None:
+    private = name.startswith("_") and name not in _SHORT
+    if private or PathFinder.find_spec(f"netcl_core.{name}", __path__) is not None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
     try:
         return _namespace(name)

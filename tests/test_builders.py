@@ -68,7 +68,7 @@ def test_a_step_built_by_others_is_the_same_step(
     cold = python(_STEP, NETCL_CACHE_DIR=str(tmp_path), BESIDE="1").splitlines()
     alone = python(_STEP).splitlines()
     assert cold[0] == alone[0]
-    when, here, built = cold[1].rsplit(" ", 2)
-    assert when == "late" and int(built) > 2 and int(here) < 16
+    when, _, built = cold[1].rsplit(" ", 2)
+    assert when == "late" and int(built) > 2
     assert alone[1].startswith("at once") and alone[1].endswith(" 0")
     assert not list(tmp_path.rglob("*.tmp"))

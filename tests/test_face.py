@@ -251,6 +251,9 @@ assert not hasattr(netcl_core, "__wrapped__") and not hasattr(netcl_core, "_priv
 print("netcl_core.plugins.loading" in sys.modules)
 """
     assert python(code) == "False"
+    pytest.importorskip("netcl_plugin_port")
+    assert nc._assert(True, "one of PyTorch's that models use") is None  # type: ignore[attr-defined]
+    assert ag.engine.is_grad_enabled()  # without an import of its own
 
 
 def test_errors_are_also_the_built_in_ones() -> None:

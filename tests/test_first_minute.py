@@ -26,6 +26,9 @@ def test_help_and_dir_show_what_there_is() -> None:
     assert nc.Tensor.exp(nc.zeros(1)).item() == 1
     assert not hasattr(nc.Tensor, "no_such_method") and not hasattr(nc.Tensor, "_repr_html_")
     assert {"nn", "optim", "relu", "float32", "autocast", "Tensor"} <= set(dir(nc))
+    for space in (nn, nn.init, nc.linalg, nc.fft, nc.random, nc.cuda, nc.signal, nc.utils.data):
+        shown = {name for name in dir(space) if not name.startswith("__")}
+        assert shown and not shown & {"Any", "Final", "annotations", "message", "nc", "np", "math"}
 
 
 def test_the_truth_of_many_elements() -> None:

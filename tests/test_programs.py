@@ -27,7 +27,7 @@ CLOSE = 2e-3
 
 def numbers(path: Path, source: str) -> list[float]:
     names: dict[str, object] = {"__name__": path.stem}
-    exec(compile(source, str(path), "exec"), names)
+    exec(compile(source, str(path), "exec", dont_inherit=True), names)
     return names["main"]()  # type: ignore[operator]
 
 

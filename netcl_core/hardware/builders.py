@@ -148,6 +148,9 @@ class Builders:
             if process is not None:
                 self._processes.discard(process)
                 _kill(process)
+                for pipe in (process.stdin, process.stdout):
+                    with suppress(OSError):  # what was not written
+                        pipe.close()  # type: ignore[union-attr]  # they are there
 
     def _started(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -176,8 +179,7 @@ def _built_by(process: subprocess.Popen[bytes], job: _Job) -> None:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    with suppress(OSError):  # what was not written
-        process.communicate()
+    process.wait()
 
 
 #: Of the devices for which a program was asked for.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -221,6 +222,8 @@ def face_of(names: dict[str, Any], place: str, short: Mapping[str, str]) -> Call
     fetched: set[str] = set()
 
     def get(name: str) -> Any:
+        if name in names.get("_SUBMODULES", ()):
+            return import_module(f"{names['__name__']}.{name}")
         version = registry.version
         function = getattr(namespace(short[name]), name) if name in short else _get(name, place)
         with registry.lock:

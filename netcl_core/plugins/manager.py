@@ -75,12 +75,38 @@ def namespace(name: str, who: str = "") -> ModuleType:
     """
     row = registry.find("namespace", name)
     if row is not None:
-        return importlib.import_module(row.record.module)
+        return _tidied(importlib.import_module(row.record.module))
     remedy = how_to_get(name, "namespace")
     if remedy is None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
     given = f"no installed plugin provides {f'the namespace {name}' if who else 'this namespace'}"
     raise MissingNamespaceError(message(who or f"netcl_core.{name}", given, "", remedy))
+
+
+def _tidied(module: ModuleType) -> ModuleType:
+    """A namespace of which `dir` and the tab key show what it offers, and not what it imports.
+
+    That is what `__all__` has, else what the module's own distribution makes.
+    """
+    own = vars(module)
+    if "__dir__" in own:
+        return module
+    maker = _maker(module)
+    offered = own.get("__all__") or [
+        name for name, value in own.items() if name[0] != "_" and _maker(value) == maker
+    ]
+    shown = sorted({*offered, *(name for name in own if name.startswith("__"))})
+    own["__dir__"] = lambda: shown
+    for name in offered:
+        if isinstance(own.get(name), ModuleType):
+            _tidied(own[name])
+    return module
+
+
+def _maker(value: Any) -> str:
+    """The package that a module, a class or a function is of."""
+    where = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+    return str(where).partition(".")[0]
 
 
 def ported(place: str, name: str) -> Any:

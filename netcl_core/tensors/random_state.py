@@ -26,6 +26,10 @@ from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.host_data import Array
 from netcl_core.tensors.tensor import Tensor
 
+__all__ = [
+    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed",
+    "seed", "set_rng_state",
+]  # fmt: skip
 _STATE: Final = DTYPES["int64"]
 _lock: Final = threading.Lock()
 #: The bytes of a state's numbers: seed and count, and then those of NumPy's generator, PCG64.
@@ -286,3 +290,8 @@ def given_again(notes: list[Drawn]) -> Iterator[None]:
         yield
     finally:
         _thread.again = outer
+
+
+def __dir__() -> list[str]:
+    """What `nc.random` offers."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -29,7 +29,7 @@ from netcl_plugin_linalg.factors import qr as qr
 from netcl_plugin_linalg.factors import slogdet as slogdet
 from netcl_plugin_linalg.factors import svd as svd
 from netcl_plugin_linalg.factors import svdvals as svdvals
-from netcl_plugin_linalg.host import matrices
+from netcl_plugin_linalg.host import matrices as _matrices
 from netcl_plugin_linalg.norms import cond as cond
 from netcl_plugin_linalg.norms import matrix_norm as matrix_norm
 from netcl_plugin_linalg.norms import norm as norm
@@ -54,7 +54,7 @@ def matrix_power(A: Any, n: int) -> Any:
     >>> nc.linalg.matrix_power(nc.tensor([[1.0, 1.0], [0.0, 1.0]]), 3).tolist()
     [[1.0, 3.0], [0.0, 1.0]]
     """
-    (x,) = matrices("linalg.matrix_power", A, square=True)
+    (x,) = _matrices("linalg.matrix_power", A, square=True)
     if isinstance(n, bool) or not isinstance(n, int):
         raise AttributeValueError(message("linalg.matrix_power", f"n={n!r}", "an int"))
     base, count = (inv(x) if n < 0 else x), abs(n)

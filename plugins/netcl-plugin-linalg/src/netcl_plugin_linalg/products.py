@@ -14,14 +14,17 @@ from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 
 
-def _of(who: str, ndims: tuple[int, ...], *given: Any) -> list[Any]:
-    """Operands with these numbers of dimensions; raises ShapeError or DtypeError."""
+def _of(who: str, ndims: tuple[int, ...], *given: Any, mixed: bool = False) -> list[Any]:
+    """Operands with these numbers of dimensions, of one dtype unless they may be `mixed`.
+
+    Raises ShapeError or DtypeError.
+    """
     found = ag.as_operands(*given)
     if tuple([each.ndim for each in found]) != ndims:
         shapes = " and ".join(str(each.shape) for each in found)
         expected = " and ".join(map(str, ndims)) + " dimensions"
         raise ShapeError(message(who, f"shapes {shapes}", expected))
-    if len({each.dtype for each in found}) > 1:
+    if not mixed and len({each.dtype for each in found}) > 1:
         dtypes = " and ".join(each.dtype for each in found)
         raise DtypeError(message(who, dtypes, "one dtype", "Convert one with astype"))
     return found
@@ -48,10 +51,12 @@ def mv(input: Any, vec: Any) -> Any:
 def outer(input: Any, vec2: Any) -> Any:
     """All products of an element of a vector (n,) and one of another (m,): a matrix (n, m).
 
+    Of two dtypes the result has the one that they are promoted to, as with `mul`.
+
     >>> ag.outer([1.0, 2.0], [3.0, 4.0]).tolist()
     [[3.0, 4.0], [6.0, 8.0]]
     """
-    first, second = _of("outer", (1, 1), input, vec2)
+    first, second = _of("outer", (1, 1), input, vec2, mixed=True)
     return ag.mul(ag.unsqueeze(first, 1), second)
 
 

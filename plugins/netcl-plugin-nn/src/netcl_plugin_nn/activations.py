@@ -37,6 +37,13 @@ class _Activation(Module):
         return ", ".join([*given, *(["inplace=True"] if self.inplace else [])])
 
 
+class _Plain(_Activation):
+    """One without settings, which PyTorch does not offer in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
 class ReLU(_Activation):
     """`max(x, 0)`.
 
@@ -166,7 +173,7 @@ class Mish(_Activation):
     op = "mish"
 
 
-class Sigmoid(_Activation):
+class Sigmoid(_Plain):
     """`1 / (1 + exp(-x))`.
 
     >>> nn.Sigmoid()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
@@ -176,7 +183,7 @@ class Sigmoid(_Activation):
     op = "sigmoid"
 
 
-class LogSigmoid(_Activation):
+class LogSigmoid(_Plain):
     """The logarithm of the sigmoid.
 
     >>> nn.LogSigmoid()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
@@ -186,7 +193,7 @@ class LogSigmoid(_Activation):
     op = "logsigmoid"
 
 
-class Tanh(_Activation):
+class Tanh(_Plain):
     """The hyperbolic tangent.
 
     >>> nn.Tanh()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
@@ -196,7 +203,7 @@ class Tanh(_Activation):
     op = "tanh"
 
 
-class Softsign(_Activation):
+class Softsign(_Plain):
     """`x / (1 + |x|)`.
 
     >>> nn.Softsign()(nc.tensor([-1.0, 0.0, 3.0])).tolist()
@@ -316,7 +323,7 @@ class Softshrink(_Shrink):
     op = "softshrink"
 
 
-class Tanhshrink(_Activation):
+class Tanhshrink(_Plain):
     """`x - tanh(x)`.
 
     >>> nn.Tanhshrink()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
