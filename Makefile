@@ -19,6 +19,7 @@ WORKERS ?= 2
 COUNT ?= 10000
 DEVICE ?= numpy
 LEVEL ?= run
+WHEELS ?= netcl_[!c]*.whl
 ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -26,7 +27,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-fast nightly packages lint format bench docs site \
-        market manifests op-table mutants fuzz sizes clean
+        market market-wheels market-records market-catalogue manifests op-table mutants fuzz sizes clean
 .DEFAULT_GOAL := help
 
 help:
@@ -124,12 +125,18 @@ site: build/site-tools
 	 else echo "make: mkdocs could not be installed; the site was not built"; fi
 
 # What a release is: the wheels, and beside them what was checked of each.
-market: $(STAMPS)/dev
+market: market-wheels market-records market-catalogue
+
+market-wheels: $(STAMPS)/dev
 	rm -rf build/market
-	@mkdir -p build/market/records
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/market/wheels . $(addprefix ./,$(PLUGINS))
-	for wheel in build/market/wheels/netcl_[!c]*.whl; do \
-	    $(BIN)/netcl plugins check $$wheel --level $(LEVEL) --out build/market/records/$${wheel##*/}.json || exit 1; done
+
+market-records: $(STAMPS)/dev
+	@mkdir -p build/market/records
+	cd build/market/wheels && for wheel in $(WHEELS); do \
+	    $(abspath $(BIN))/netcl plugins check $$wheel --level $(LEVEL) --out ../records/$$wheel.json || failed=1; done; test -z "$$failed"
+
+market-catalogue: $(STAMPS)/dev
 	$(BIN)/netcl catalogue build --wheels build/market/wheels --records build/market/records \
 	    --other netcl-core --out build/market/site
 

@@ -113,3 +113,32 @@ def test_a_forked_child_of_a_process_with_opencl_is_told() -> None:
     """NumPy's path goes on; the device raises instead of hanging, and so do its tensors."""
     done = _run(["-W", "ignore", "-c", FORKED], dict(os.environ))
     assert done.returncode == 0, done.stderr
+
+
+LOOKING = """
+import os, signal, threading, time
+import netcl_core as nc
+from netcl_core.hardware import device_table
+looking = threading.Event()
+def look():
+    with device_table._choice.lock, device_table._table.lock:
+        looking.set()
+        time.sleep(0.3)
+threading.Thread(target=look).start()
+looking.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    try:
+        nc.default_device()
+    except nc.errors.DeviceError as error:
+        os._exit(0 if "spawn" in str(error) and nc.get_device("numpy") else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_of_a_process_that_was_looking_for_devices_is_told() -> None:
+    """The thread that looked is not in the child, whose first op would wait for it."""
+    done = _run(["-c", LOOKING], {**os.environ, "NETCL_DEVICE": ""})
+    assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from netcl_core import config
 from netcl_core.errors import DeviceError, NetclError, SlowWarning, first_line, message
-from netcl_core.hardware import probing
+from netcl_core.hardware import forks, probing
 from netcl_core.hardware.device import Device, Kind
 from netcl_core.hardware.device import opencl_module as _pyopencl
 
@@ -82,6 +82,7 @@ class _Table:
 
     def _find(self) -> list[Device]:
         """Every listed OpenCL device, sorted and not yet probed; keeps why there is none."""
+        forks.insist()
         try:
             platforms = _pyopencl().get_platforms()
         except NetclError:  # a wrong setting is the user's to correct, not a device's failure
@@ -298,6 +299,7 @@ def _automatic() -> tuple[Device, str]:
 
 
 _choice: _Choice = _Choice()
+forks.looks(_choice, _table)
 _blocks: ContextVar[tuple[Device, ...]] = ContextVar("netcl_device_blocks", default=())
 
 

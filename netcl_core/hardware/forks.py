@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any, Final, NoReturn
 
 from netcl_core.errors import DeviceError, message
@@ -18,10 +19,33 @@ def guard(kind: type, *names: str) -> None:
     _methods.append((kind, names))
 
 
-def opened() -> None:
-    """Note that this process makes an OpenCL context; raises DeviceError if it must not."""
+def looks(*owners: Any) -> None:
+    """Let a child refuse OpenCL whose parent was forked while a thread held a `lock` of these.
+
+    That thread, which was looking for devices, is not in the child; it would release nothing.
+    """
+
+    def in_child() -> None:
+        for owner in owners:
+            if not owner.lock.acquire(blocking=False):
+                owner.lock = threading.RLock()
+                _in_child()
+            else:
+                owner.lock.release()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=in_child)
+
+
+def insist() -> None:
+    """Raise DeviceError in a child that must not use OpenCL."""
     if _forked:
         _refuse()
+
+
+def opened() -> None:
+    """Note that this process makes an OpenCL context; raises DeviceError if it must not."""
+    insist()
     if not _opened and hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_in_child)
     _opened.append(True)

@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Generator, ItemsView, Iterable, Iterator, ValuesView
 from contextlib import suppress
-from functools import lru_cache, wraps
+from functools import wraps
 from itertools import chain
 from typing import Any, Final, final
 
@@ -46,8 +46,7 @@ _TEXT_METHODS: Final = (
 METHODS: Final[dict[type, frozenset[str]]] = {
     str: frozenset(_TEXT_METHODS.split()),
     dict: frozenset({"get", "items", "keys", "values"}),
-    list: frozenset({"count", "index"}),
-    tuple: frozenset({"count", "index"}),
+    **dict.fromkeys((list, tuple), frozenset({"count", "index"})),
     **dict.fromkeys((bool, bytes, complex, float, frozenset, int, range, set), frozenset()),
 }
 #: What one template may hold: forty times the largest at hand.
@@ -137,8 +136,7 @@ class Budget(threading.local):
         if isinstance(value, str):
             self.fit(len(value), "a text")
         elif isinstance(value, int):
-            if value.bit_length() > MOST_BITS:
-                raise BudgetError(f"a number of more than {MOST_BITS} bits")
+            _check_bits(value.bit_length())
         elif isinstance(value, NESTED):
             self.fit(weight(value))
         return value
@@ -164,30 +162,25 @@ class Budget(threading.local):
 _budget: Final = Budget()
 
 
-# -- what makes much of little -----------------------------------------------------------
+def _check_bits(bits: int) -> None:
+    if bits > MOST_BITS:
+        raise BudgetError(f"a number of more than {MOST_BITS} bits")
 
 
 def _power(left: Any, right: Any) -> Any:
     if isinstance(left, int) and isinstance(right, int) and right > 0:
-        bits = left.bit_length() * right
-        if bits > MOST_BITS:
-            raise BudgetError(f"a number of more than {MOST_BITS} bits")
+        _check_bits(left.bit_length() * right)
     return left**right
 
 
 def _check_places(text: str, values: Any) -> int:
     """The most characters of a text with `%` for values; raises BudgetError for a wide place."""
-    if _is_wide(text):
+    if _WIDE.search(text):
         raise BudgetError(f"a place of 1000 characters or more, or of any width, in {text[:40]!r}")
     given = values.values() if isinstance(values, dict) else values
-    each = given if isinstance(given, (*_CONTAINERS, list)) else (given,)
+    each = given if isinstance(given, _CONTAINERS) else (given,)
     longest = max((len(one) for one in each if isinstance(one, str)), default=0)
     return len(text) + text.count("%") * longest
-
-
-@lru_cache(maxsize=1024)
-def _is_wide(text: str) -> bool:
-    return _WIDE.search(text) is not None
 
 
 @final
@@ -344,8 +337,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Compute `left operator right`."""
         return self.budget.measured(self.binop_table[operator](left, right))
-
-    # -- what makes much of little -------------------------------------------------------
 
     def _paid(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A filter of which what it makes is measured."""
