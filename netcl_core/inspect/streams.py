@@ -1,4 +1,4 @@
-"""What a device is asked to do: its stream, and wrappers that see or change each launch.
+"""What a device is asked to do: its stream, wrappers that see or change each launch, and commands.
 
 class Counting(StreamWrapper):
     def launch(self, launch, buffers, scalars=()):
@@ -15,9 +15,16 @@ from netcl_core.hardware.device import Kind as Kind
 from netcl_core.hardware.device import opencl_module as opencl_module
 from netcl_core.hardware.device import stand_in as stand_in
 from netcl_core.hardware.runtimes import discover as discover
+from netcl_core.runtime.commands import CopyCommand as CopyCommand
+from netcl_core.runtime.commands import FillCommand as FillCommand
+from netcl_core.runtime.commands import LaunchCommand as LaunchCommand
+from netcl_core.runtime.commands import WriteCommand as WriteCommand
+from netcl_core.runtime.commands import identity as identity
 from netcl_core.runtime.host_calls import HostBound as HostBound
+from netcl_core.runtime.opencl_stream import Asked as Asked
 from netcl_core.runtime.opencl_stream import Launch as Launch
 from netcl_core.runtime.opencl_stream import OpenCLStream as OpenCLStream
+from netcl_core.runtime.opencl_stream import fill_pattern as fill_pattern
 from netcl_core.runtime.opencl_stream import shared_kernel as shared_kernel
 from netcl_core.runtime.stream import Stream as Stream
 from netcl_core.runtime.stream import StreamWrapper as StreamWrapper

@@ -24,6 +24,7 @@ class ToolsPlugin:
     def netcl_register_namespaces(self, registry: Any) -> None:
         registry.add("tuning", "netcl_plugin_tools.tune.first_use")
         registry.add("profiler", "netcl_plugin_tools.profiler")
+        registry.add("serving", "netcl_plugin_tools.export")
 
     @hookimpl
     def netcl_doctor(self) -> Any:
