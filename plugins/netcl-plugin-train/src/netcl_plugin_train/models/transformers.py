@@ -35,7 +35,7 @@ class Block(Module):
         dropout: float = 0.0,
         norm_first: bool = True,
         causal: bool = False,
-        activation: Callable[[Any], Any] = ag.gelu,
+        activation: Callable[[Any], Any] = partial(ag.gelu, approximate="none"),
     ) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
