@@ -1,4 +1,4 @@
-"""What a device is asked to do: its stream, wrappers that see or change each launch, and commands.
+"""What a device is asked to do: its stream, wrappers that see or change it, recorded commands.
 
 class Counting(StreamWrapper):
     def launch(self, launch, buffers, scalars=()):
@@ -15,6 +15,7 @@ from netcl_core.hardware.device import Kind as Kind
 from netcl_core.hardware.device import opencl_module as opencl_module
 from netcl_core.hardware.device import stand_in as stand_in
 from netcl_core.hardware.runtimes import discover as discover
+from netcl_core.runtime.commands import CallCommand as CallCommand
 from netcl_core.runtime.commands import CopyCommand as CopyCommand
 from netcl_core.runtime.commands import FillCommand as FillCommand
 from netcl_core.runtime.commands import LaunchCommand as LaunchCommand

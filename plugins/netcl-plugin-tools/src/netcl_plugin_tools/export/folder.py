@@ -18,6 +18,7 @@ from netcl_core.inspect.recorded import recordings
 from netcl_core.inspect.sources import read_only
 from netcl_core.inspect.streams import (
     Asked,
+    CallCommand,
     CopyCommand,
     FillCommand,
     LaunchCommand,
@@ -141,19 +142,32 @@ class _Plan:
         if isinstance(command, LaunchCommand):
             self._launch(command)
         elif isinstance(command, CopyCommand):
-            target, source = (self._buffer(each) for each in command.buffers)
-            nbytes = command.size * command.dtype.itemsize
-            self._steps.append(f"copy {target} {source} {nbytes}")
+            source = self._buffer(command.buffers[1])
+            self._copy(command.buffers[0], source, command.size * command.dtype.itemsize)
         elif isinstance(command, FillCommand):
             pattern = fill_pattern(command.value, command.dtype).tobytes().hex()
+            target = self._written(self._buffer(command.buffers[0]), "fill")
             nbytes = command.size * command.dtype.itemsize
-            self._steps.append(f"fill {self._buffer(command.buffers[0])} {nbytes} {pattern}")
+            self._steps.append(f"fill {target} {nbytes} {pattern}")
         elif isinstance(command, WriteCommand):
             source = self._constant(command.array.nbytes, command.array)
-            target = self._buffer(command.buffers[0])
-            self._steps.append(f"copy {target} {source} {command.array.nbytes}")
+            self._copy(command.buffers[0], source, command.array.nbytes)
+        elif isinstance(command, CallCommand):
+            given = "something that goes on with each run, such as random numbers"
+            raise _refused(given, "Call eval() before")
         else:
             raise _refused("a function of the host", "Choose a kernel: netcl plugins prefer")
+
+    def _copy(self, target: Any, source: int, nbytes: int) -> None:
+        number = self._written(self._buffer(target), "copy")
+        self._steps.append(f"copy {number} {source} {nbytes}")
+
+    def _written(self, number: int, who: str) -> int:
+        """A buffer that a command writes; zeros of before the step may be, a tensor may not."""
+        name = self._weights.get(number)
+        if name is not None and self._arrays[name].any():
+            raise _refused(f"{who}: it changes the tensor {name}", "Call eval() before")
+        return number
 
     def _launch(self, command: Any) -> None:
         launch, scalars = command.launch, command.scalars
@@ -169,9 +183,8 @@ class _Plan:
         buffers = [self._buffer(each) for each in command.buffers]
         reads = read_only(launch.source, launch.entry)
         for each, read in zip(buffers, reads, strict=False):
-            if not read and each in self._weights and self._arrays[self._weights[each]].any():
-                what = f"{launch.who}: it changes the tensor {self._weights[each]}"
-                raise _refused(what, "Call eval() before")
+            if not read:
+                self._written(each, launch.who)
         sizes = [*launch.global_size, *(launch.local_size or [0] * len(launch.global_size))]
         packed = [each.hex() for each in (*scalars, *launch.constants)]
         words = [number, launch.entry, len(launch.global_size), *sizes, len(buffers), *buffers]

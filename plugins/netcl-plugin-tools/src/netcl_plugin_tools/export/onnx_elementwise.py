@@ -49,6 +49,7 @@ _COMPOSED: Final[dict[str, Callable[[Callable[..., str], str], str]]] = {
     "trunc": lambda op, x: op("Mul", op("Sign", x), op("Floor", op("Abs", x))),
     "round": lambda op, x: op("Mul", op("Sign", x), op("Floor", op("Add", op("Abs", x), 0.5))),
 }
+_ROUNDS: Final = ("floor", "ceil", "rint", "trunc", "round")
 _BOOLS: Final = COMPARISONS | LOGICAL | PREDICATES
 
 
@@ -63,7 +64,9 @@ def region(graph: Any, node: Any, inputs: Sequence[str]) -> str:
         def given(ref: Any, compute: Any = compute) -> str:
             if ref[0] == "scalar":
                 return str(graph.constant(np.array(node.scalars[ref[1]], compute)))
-            return str(values[ref] if kinds[ref] == compute.name else graph.cast(values[ref], compute))
+            return str(
+                values[ref] if kinds[ref] == compute.name else graph.cast(values[ref], compute)
+            )
 
         if step.cast is not None:
             values["step", k] = graph.cast(values[step.operands[0]], types.dtypes[k])
@@ -113,6 +116,8 @@ def _expression(graph: Any, tree: Any, names: dict[str, str], compute: Any) -> t
             return op("Add", op("Mul", *given[:2]), given[2]), False
         if kind == "fmod":
             return str(graph.op("Mod", given, fmod=1)), False
+        if kind in _ROUNDS and compute.kind == "i":
+            return given[0], False
         if kind == "copysign":
             size = op("Abs", given[0])
             return op("Where", op("Less", given[1], 0), op("Neg", size), size), False

@@ -118,7 +118,6 @@ def _windows(kind: str, axes: Sequence[Any], g: Any, x: Sequence[str], **more: A
             x,
             kernel_shape=[a.kernel for a in axes],
             strides=[a.stride for a in axes],
-            dilations=[a.dilation for a in axes],
             pads=[a.padding for a in axes] + ends,
             **more,
         )
@@ -126,7 +125,8 @@ def _windows(kind: str, axes: Sequence[Any], g: Any, x: Sequence[str], **more: A
 
 
 def _max_pool(g: Any, node: Any, x: Sequence[str]) -> list[str]:
-    return [_windows("MaxPool", node.attrs["axes"], g, x)]
+    axes = node.attrs["axes"]
+    return [_windows("MaxPool", axes, g, x, dilations=[a.dilation for a in axes])]
 
 
 def _average_pool(g: Any, node: Any, x: Sequence[str]) -> str:
