@@ -1,4 +1,4 @@
-"""The namespace `netcl_core.serving`: a captured or traced function as something that needs no netcl."""
+"""The namespace `netcl_core.serving`: functions as folders and files that run without netcl."""
 
 from __future__ import annotations
 

@@ -33,8 +33,11 @@ _SAME: Final = {
     "rint": "Round",
     "isnan": "IsNaN",
     "isinf": "IsInf",
-    **{name: name.title() for name in "exp log sqrt floor ceil erf sign".split()},
-    **{name: name.title() for name in "sin cos tan sinh cosh tanh asin acos atan".split()},
+    **{name: name.title() for name in ["exp", "log", "sqrt", "floor", "ceil", "erf", "sign"]},
+    **{
+        name: name.title()
+        for name in ["sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan"]
+    },
 }
 #: The others, as the expression that ONNX computes: `x` is the operand, letters are constants.
 _COMPOSED: Final[dict[str, Callable[[Callable[..., str], str], str]]] = {

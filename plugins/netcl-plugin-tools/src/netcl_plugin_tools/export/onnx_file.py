@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, final
@@ -77,13 +77,13 @@ def _add(graph: Graph, node: Any) -> None:
     if node.number in graph.values or node.op_name in (CONSTANT, RANDOM):
         return  # who reads what has no value is refused
     if node.pick is not None:
-        found = graph.several[node.inputs[0].number]
-        if node.pick < len(found):
-            graph.values[node.number] = found[node.pick]
+        results = graph.several[node.inputs[0].number]
+        if node.pick < len(results):
+            graph.values[node.number] = results[node.pick]
         return
-    inputs = [graph.values.get(each.number) for each in node.inputs]
+    inputs = [graph.values[x.number] for x in node.inputs if x.number in graph.values]
     try:
-        if None in inputs:
+        if len(inputs) < len(node.inputs):
             raise Refusal("random numbers, or a result that ONNX has not")
         if isinstance(node.call, RegionCall):
             graph.values[node.number] = region(graph, node, inputs)
@@ -170,7 +170,3 @@ class Graph:
         )
         opsets: Sequence[Any] = [helper.make_opsetid("", opset)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=9, producer_name="netcl")
-
-
-Writer = Callable[[Graph, Any, Sequence[str]], "str | list[str]"]
-Table = Mapping[str, Writer]

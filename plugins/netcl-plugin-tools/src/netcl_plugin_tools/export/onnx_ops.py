@@ -179,7 +179,9 @@ def _select(g: Any, node: Any, x: Sequence[str]) -> str:
 
 #: What writes a call of each op: `(graph, node, names of the inputs) -> name, or names`.
 OPS: Final[dict[str, Callable[..., Any]]] = {
-    **dict.fromkeys("reshape flatten unflatten unsqueeze squeeze contiguous".split(), _reshape),
+    **dict.fromkeys(
+        ["reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "contiguous"], _reshape
+    ),
     **dict.fromkeys(("permute", "transpose"), _permute),
     **dict.fromkeys(("split_views", "unbind_views"), _parts),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),

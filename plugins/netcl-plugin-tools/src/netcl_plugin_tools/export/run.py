@@ -3,7 +3,11 @@
 `python run.py` runs the example; `from run import Model; Model()(x)` takes arrays.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -14,14 +18,18 @@ HERE = Path(__file__).parent
 class Model:
     """The buffers and kernels of plan.txt; call it with an array for each input."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         lines = [line.split() for line in (HERE / "plan.txt").read_text().splitlines()]
         weights = (HERE / "weights.safetensors").read_bytes()
         devices = [d for platform in cl.get_platforms() for d in platform.get_devices()]
         wanted = [d for d in devices if d.name.split() == lines[0][1:]]
         self.context = cl.Context((wanted or devices)[:1])
         self.queue = cl.CommandQueue(self.context)
-        self.buffers, self.inputs, self.outputs, self.steps, programs = [], [], [], [], []
+        self.buffers: list[Any] = []
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+        self.steps: list[Callable[[], Any]] = []
+        programs: list[Any] = []
         for word, *rest in lines[1:]:
             if word == "program":
                 source = (HERE / rest[0]).read_text()
@@ -39,7 +47,7 @@ class Model:
             else:
                 self.steps.append(getattr(self, word)(programs, rest))
 
-    def launch(self, programs, rest):
+    def launch(self, programs: list[Any], rest: list[str]) -> Callable[[], Any]:
         """program, kernel, dimensions, global sizes, local sizes or 0, buffers, numbers."""
         kernel, dims = cl.Kernel(programs[int(rest[0])], rest[1]), int(rest[2])
         sizes, rest = list(map(int, rest[3 : 3 + 2 * dims])), rest[3 + 2 * dims :]
@@ -48,22 +56,23 @@ class Model:
             kernel.set_arg(i, None if number < 0 else self.buffers[number])
         for i, packed in enumerate(rest[2 + count :], start=count):
             kernel.set_arg(i, np.frombuffer(bytes.fromhex(packed), np.uint8))
-        local = sizes[dims:] if all(sizes[dims:]) else None
-        return lambda: cl.enqueue_nd_range_kernel(self.queue, kernel, sizes[:dims], local)
+        local = tuple(sizes[dims:]) if all(sizes[dims:]) else None
+        whole = tuple(sizes[:dims])
+        return lambda: cl.enqueue_nd_range_kernel(self.queue, kernel, whole, local)
 
-    def copy(self, programs, rest):
+    def copy(self, programs: list[Any], rest: list[str]) -> Callable[[], Any]:
         """target, source, bytes."""
         target, source, size = map(int, rest)
         pair = self.buffers[target], self.buffers[source]
         return lambda: cl.enqueue_copy(self.queue, *pair, byte_count=size)
 
-    def fill(self, programs, rest):
+    def fill(self, programs: list[Any], rest: list[str]) -> Callable[[], Any]:
         """buffer, bytes, pattern."""
         buffer, pattern = self.buffers[int(rest[0])], bytes.fromhex(rest[2])
         array = np.frombuffer(pattern, np.uint8)
         return lambda: cl.enqueue_fill_buffer(self.queue, buffer, array, 0, int(rest[1]))
 
-    def __call__(self, *arrays):
+    def __call__(self, *arrays: Any) -> list[Any]:
         """The outputs, a list of arrays."""
         for (buffer, dtype, shape), array in zip(self.inputs, arrays, strict=True):
             given = np.ascontiguousarray(array, dtype)

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from netcl_core import DTYPES, Tensor, dtype_name, rand, use_device
+from netcl_core import DTYPES, Tensor, dtype_name, nn, rand, use_device
 from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, message
-from netcl_core.nn import Module
 from netcl_plugin_tools.export import export, export_onnx
 from netcl_plugin_tools.graph.target import function_of, inputs_of, load, path_of
 
@@ -37,7 +36,7 @@ def run(
         function = function_of("export", module, path, name)
         given = inputs_of("export", module, function, name, shapes, dtype_name(dtype, "--dtype"))
         inputs = [_drawn(x) if shapes is not None else x for x in given.args]
-        if isinstance(function, Module):
+        if isinstance(function, nn.Module):
             function.eval()
         written = {}
         if out is not None:
