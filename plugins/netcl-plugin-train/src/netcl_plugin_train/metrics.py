@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core import default_device
-from netcl_core.errors import NetclError, message
+from netcl_core.errors import MissingExtraError, message
 from netcl_core.files import write_whole
 from netcl_plugin_train.loop import History
 
@@ -19,18 +19,14 @@ from netcl_plugin_train.loop import History
 _FROM, _TO = 1, 3
 
 
-class ExtraError(NetclError, ImportError):
-    """An option needs a package that is not installed."""
-
-
 def extra(module: str, option: str, name: str) -> Any:
-    """An optional module; raises ExtraError with what to install."""
+    """An optional module; raises MissingExtraError with what to install."""
     try:
         return import_module(module)
     except ImportError as error:
         remedy = f"pip install 'netcl-plugin-train[{name}]'"
         given = f"{option} without {module.partition('.')[0]}"
-        raise ExtraError(message("netcl train", given, "that package", remedy)) from error
+        raise MissingExtraError(message("netcl train", given, "that package", remedy)) from error
 
 
 class _Numbers:

@@ -38,9 +38,11 @@ def run(
     as_json: bool,
     **settings: Any,
 ) -> int:
-    """Train, save and show; returns the exit code. Raises DeviceError, OutputError and ExtraError.
+    """Train, save and show; returns the exit code.
 
     Under an MPI launcher its processes train one model, and rank 0 alone saves and shows.
+
+    Raises DeviceError, OutputError and MissingExtraError.
     """
     told = training.settings_of(task, **settings)
     if distributed.is_available():

@@ -9,7 +9,7 @@ import numpy as np
 
 from netcl_core.inspect.data import NUMPY_OF_COMPUTE
 from netcl_core.inspect.expressions import COMPARISONS, LOGICAL, PREDICATES, Apply, Name, folded
-from netcl_plugin_tools.export.onnx_ops import Refusal
+from netcl_plugin_tools.export.onnx_ops import RefusalError
 
 #: Operators and functions of C that ONNX has.
 _SAME: Final = {
@@ -33,11 +33,9 @@ _SAME: Final = {
     "rint": "Round",
     "isnan": "IsNaN",
     "isinf": "IsInf",
-    **{name: name.title() for name in ["exp", "log", "sqrt", "floor", "ceil", "erf", "sign"]},
-    **{
-        name: name.title()
-        for name in ["sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan"]
-    },
+    **{name: name.title() for name in ("exp", "log", "sqrt", "floor", "ceil", "erf", "sign")},
+    **{name: name.title() for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{name: name.title() for name in ("asin", "acos", "atan")},
 }
 #: The others, as the expression that ONNX computes: `x` is the operand, letters are constants.
 _COMPOSED: Final[dict[str, Callable[[Callable[..., str], str], str]]] = {
@@ -127,7 +125,7 @@ def _expression(graph: Any, tree: Any, names: dict[str, str], compute: Any) -> t
         if kind in _COMPOSED:
             return _COMPOSED[kind](op, given[0]), False
         if kind not in _SAME:
-            raise Refusal(f"no counterpart of {kind} in ONNX")
+            raise RefusalError(f"no counterpart of {kind} in ONNX")
         return op(_SAME[kind], *given), kind in _BOOLS
 
     return folded(

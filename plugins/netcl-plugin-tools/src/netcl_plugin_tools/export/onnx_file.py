@@ -11,11 +11,11 @@ import numpy as np
 
 from netcl_core import DTYPES, Tensor, nn, no_grad
 from netcl_core import autograd as ag
-from netcl_core.errors import FusionError, message
+from netcl_core.errors import FusionError, MissingExtraError, message
 from netcl_core.inspect.programs import CONSTANT, RANDOM, traced
 from netcl_core.inspect.recorded import RegionCall, describe_frame
 from netcl_plugin_tools.export.onnx_elementwise import region
-from netcl_plugin_tools.export.onnx_ops import OPS, Refusal
+from netcl_plugin_tools.export.onnx_ops import OPS, RefusalError
 
 _WHO: Final = "serving.export_onnx"
 _OPSET: Final = 18
@@ -37,7 +37,7 @@ def export_onnx(function: Callable[..., Any], *examples: Any, path: str | Path) 
         path: The file; it needs the package onnx (`pip install 'netcl-plugin-tools[onnx]'`).
 
     Returns the path. Raises FusionError, with the line of the program, for an op without a
-    counterpart, and where the function cannot be traced.
+    counterpart, and where the function cannot be traced; MissingExtraError without onnx.
     """
     onnx = _library()
     inputs = [each if isinstance(each, Tensor) else ag.tensor(each) for each in examples]
@@ -69,7 +69,7 @@ def _library() -> Any:
     except ImportError as error:
         remedy = "pip install 'netcl-plugin-tools[onnx]'"
         given = "the package onnx is not installed"
-        raise FusionError(message(_WHO, given, "that package", remedy)) from error
+        raise MissingExtraError(message(_WHO, given, "that package", remedy)) from error
 
 
 def _add(graph: Graph, node: Any) -> None:
@@ -84,15 +84,15 @@ def _add(graph: Graph, node: Any) -> None:
     inputs = [graph.values[x.number] for x in node.inputs if x.number in graph.values]
     try:
         if len(inputs) < len(node.inputs):
-            raise Refusal("random numbers, or a result that ONNX has not")
+            raise RefusalError("random numbers, or a result that ONNX has not")
         if isinstance(node.call, RegionCall):
             graph.values[node.number] = region(graph, node, inputs)
             return
         writer = OPS.get(node.op_name)
         if writer is None:
-            raise Refusal("no counterpart in ONNX")
+            raise RefusalError("no counterpart in ONNX")
         found = writer(graph, node, inputs)
-    except Refusal as error:
+    except RefusalError as error:
         given = f"{node.op_name} at {describe_frame(node.frame)}: {error}"
         remedy = "Write the function without it, or use serving.export"
         raise FusionError(message(_WHO, given, "ops that ONNX has", remedy)) from None

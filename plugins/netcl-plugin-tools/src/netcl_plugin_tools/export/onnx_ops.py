@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """A call has no counterpart; the text says why."""
 
 
 def _need(holds: bool, what: str) -> None:
     if not holds:
-        raise Refusal(what)
+        raise RefusalError(what)
 
 
 def _reshape(g: Any, node: Any, x: Sequence[str]) -> str:
@@ -179,9 +179,8 @@ def _select(g: Any, node: Any, x: Sequence[str]) -> str:
 
 #: What writes a call of each op: `(graph, node, names of the inputs) -> name, or names`.
 OPS: Final[dict[str, Callable[..., Any]]] = {
-    **dict.fromkeys(
-        ["reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "contiguous"], _reshape
-    ),
+    **dict.fromkeys(("reshape", "flatten", "unflatten", "contiguous"), _reshape),
+    **dict.fromkeys(("unsqueeze", "squeeze"), _reshape),
     **dict.fromkeys(("permute", "transpose"), _permute),
     **dict.fromkeys(("split_views", "unbind_views"), _parts),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),
