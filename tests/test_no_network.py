@@ -62,6 +62,7 @@ COMMANDS: dict[str, list[tuple[str, int]]] = {
         ("--cores cores --plugins wheels --records more --runtime intel", 3),  # it is not to be had
     ],
     "matrix report": [("--records records --out board", 0)],
+    "export": [("model.py:f --out served", 0)],
     "train": [("digits --device numpy --epochs 1", 0)],
 }
 CELL = {

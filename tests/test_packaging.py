@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CATALOGUE = ROOT / "netcl_core" / "plugins" / "catalogue.json"
 PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
 #: They use nothing that came after the core's first release with the hooks as they are.
-UNCHANGED = {"netcl-plugin-data", "netcl-plugin-train"}
+UNCHANGED = {"netcl-plugin-data"}
 SOURCES = [
     path
     for folder in ("netcl_core", "plugins", "tests", "benchmarks")

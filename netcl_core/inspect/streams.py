@@ -1,4 +1,4 @@
-"""What a device is asked to do: its stream, and wrappers that see or change each launch.
+"""What a device is asked to do: its stream, wrappers that see or change it, recorded commands.
 
 class Counting(StreamWrapper):
     def launch(self, launch, buffers, scalars=()):

@@ -25,6 +25,7 @@ class ToolsPlugin:
         registry.add("tapes", "netcl_plugin_tools.graph.tape_svg")
         registry.add("tuning", "netcl_plugin_tools.tune.first_use")
         registry.add("profiler", "netcl_plugin_tools.profiler")
+        registry.add("serving", "netcl_plugin_tools.export")
 
     @hookimpl
     def netcl_doctor(self) -> Any:

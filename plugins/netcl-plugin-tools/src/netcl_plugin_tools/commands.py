@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from netcl_core.cli import complain, usage_ends
-from netcl_core.errors import ArgumentError, FusionError, message
+from netcl_core.errors import ArgumentError, FusionError, ReplayError, message
 from netcl_plugin_tools.market.command import market
 from netcl_plugin_tools.matrix.command import matrix
 
@@ -127,6 +127,36 @@ def graph(ctx: click.Context, /, **options: Any) -> None:
         with usage_ends(ctx):
             showing.show(**options)
     except FusionError as error:
+        complain(error)
+        ctx.exit(1)
+
+
+@click.command()
+@click.argument("target", metavar="FILE:FUNC")
+@_shapes
+@_dtype
+@click.option("--device", help="A device, such as opencl:0.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder: kernels, weights, and programs in Python and C that run them.",
+)
+@click.option(
+    "--onnx", type=click.Path(dir_okay=False, path_type=Path), help="A file for ONNX runtimes."
+)
+@_json
+@click.pass_context
+def export(ctx: click.Context, /, target: str, **options: Any) -> None:
+    """Write a model that runs without netcl.
+
+    FUNC is a function or a Module of the file. Without --shapes the inputs come from
+    example_inputs() in the file; all shapes are fixed. Exit code 1: something in it cannot be
+    exported.
+    """
+    try:
+        with usage_ends(ctx):
+            import_module("netcl_plugin_tools.export.run_export").run(target, **options)
+    except (FusionError, ReplayError) as error:
         complain(error)
         ctx.exit(1)
 
@@ -270,6 +300,7 @@ def prefer(
 COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = (
     ("", cache),
     ("", catalogue),
+    ("", export),
     ("", graph),
     ("", market),
     ("", matrix),

@@ -245,10 +245,11 @@ class _Watched(StreamWrapper):
 
 def _name(run: Callable[..., None]) -> str:
     """The op that a function of the host computes, else the function's name."""
-    (call, *_) = getattr(run, "args", [None])
-    operator = getattr(call, "operator", None)
+    (call, *_) = getattr(run, "args", None) or [None]
     function = getattr(run, "func", run)
-    return str(getattr(operator, "name", None) or getattr(function, "__name__", "call"))
+    plan = getattr(getattr(function, "__self__", None), "plan", None)
+    named = getattr(call, "operator", None) or getattr(plan, "region", None)
+    return str(getattr(named, "name", None) or getattr(function, "__name__", "call"))
 
 
 def __getattr__(name: str) -> Any:

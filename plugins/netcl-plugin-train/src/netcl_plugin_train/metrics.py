@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core import default_device
-from netcl_core.errors import NetclError, message
+from netcl_core.errors import MissingExtraError, message
 from netcl_core.files import write_whole
 from netcl_plugin_train.loop import History
 
-#: A profile begins and ends when losses are fetched for the first and the third time: it sees
-#: twenty steps, after those that build kernels or capture.
-_FROM, _TO = 1, 3
-
-
-class ExtraError(NetclError, ImportError):
-    """An option needs a package that is not installed."""
+#: The steps that a profile sees: after those that build kernels, and in one epoch.
+_FROM, _TO = 10, 30
 
 
 def extra(module: str, option: str, name: str) -> Any:
-    """An optional module; raises ExtraError with what to install."""
+    """An optional module; raises MissingExtraError with what to install."""
     try:
         return import_module(module)
     except ImportError as error:
         remedy = f"pip install 'netcl-plugin-train[{name}]'"
         given = f"{option} without {module.partition('.')[0]}"
-        raise ExtraError(message("netcl train", given, "that package", remedy)) from error
+        raise MissingExtraError(message("netcl train", given, "that package", remedy)) from error
 
 
 class _Numbers:
@@ -105,31 +101,33 @@ LOGS: Final = {"json": JsonLines, "tensorboard": TensorBoard}
 
 @final
 class Profile:
-    """A watcher that profiles some steps, and then writes their trace and their table."""
+    """Batches of a run, twenty of whose steps are profiled; then trace and table are written.
+
+    Attributes:
+        batches: What it hands on; set before the run.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.trace, self.table = folder / "trace.json", folder / "profile.txt"
         self._make = extra("netcl_plugin_tools.profiler", "--profile", "profile").profile
-        self._scope = ExitStack()
-        self._profile: Any = None
-        self._seen = 0
+        self._given = 0
+        self.batches: Any = None
 
-    def step(self, steps: int, loss: float, rate: float) -> None:
-        """Begin, or end."""
-        self._seen += 1
-        if self._seen == _FROM:
-            self._profile = self._scope.enter_context(self._make())
-        elif self._seen == _TO:
-            self.end()
+    @property
+    def sampler(self) -> Any:
+        """That of the batches."""
+        return self.batches.sampler
 
-    def epoch(self, epochs: int, history: History) -> None:
-        """End: an evaluation is no part of it."""
-        self.end()
-
-    def end(self) -> None:
-        """Write what was seen, if that has not been done."""
-        if self._profile is not None:
-            self._scope.close()
-            self._profile.save_trace(self.trace)
-            write_whole(self.table, f"{self._profile}\n".encode())
-            self._profile = None
+    def __iter__(self) -> Iterator[Any]:
+        seen = None
+        with ExitStack() as scope:
+            for batch in self.batches:
+                if self._given == _FROM:
+                    seen = scope.enter_context(self._make())
+                elif self._given == _TO:
+                    scope.close()
+                self._given += 1
+                yield batch
+        if seen is not None:
+            seen.save_trace(self.trace)
+            write_whole(self.table, f"{seen}\n".encode())

@@ -38,9 +38,11 @@ def run(
     as_json: bool,
     **settings: Any,
 ) -> int:
-    """Train, save and show; returns the exit code. Raises DeviceError, OutputError and ExtraError.
+    """Train, save and show; returns the exit code.
 
     Under an MPI launcher its processes train one model, and rank 0 alone saves and shows.
+
+    Raises DeviceError, OutputError and MissingExtraError.
     """
     told = training.settings_of(task, **settings)
     if distributed.is_available():
@@ -51,16 +53,16 @@ def run(
         kept = folder / "checkpoint.safetensors"
         watchers: list[Any] = []
         scope = ExitStack()
+        seen = metrics.Profile(folder) if profile and shows else None
         if shows:
             title = f"{task} on {default_device()}"
             display = report.Display(report.console(stderr=as_json), title, told.epochs)
             steps = checkpoints.steps_of(kept) if resume else 0
             watchers = [*(metrics.LOGS[each](folder, steps) for each in logs)]
-            watchers += [metrics.Profile(folder)] if profile else []
             watchers.append(scope.enter_context(display))
         try:
             with scope, Stop() as stop:
-                done = training.train(told, source, watchers, kept, resume, graph, stop)
+                done = training.train(told, source, watchers, kept, resume, graph, stop, seen)
         except (TrainingError, data.MissingDataError, data.DataFormatError) as error:
             if shows:
                 click.secho(f"netcl: {error}", fg="red", err=True)
@@ -70,7 +72,8 @@ def run(
                 click.echo(f"netcl: stopped. Go on: {_command()}", err=True)
             return 130
         written = [folder / "model.safetensors", *(x.path for x in watchers if hasattr(x, "path"))]
-        written += [folder / name for name in ("profile.txt", "trace.json") if profile]
+        if seen is not None:
+            written += [path for path in (seen.table, seen.trace) if path.exists()]
         return _finish(done, told, folder, written, plot, as_json) if shows else 0
 
 

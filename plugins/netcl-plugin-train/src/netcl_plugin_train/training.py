@@ -71,6 +71,7 @@ def train(
     resume: bool = False,
     graph: bool = False,
     stop: Stop | None = None,
+    profile: Any = None,
 ) -> Run:
     """Train on the default device with Adam and cross entropy.
 
@@ -85,6 +86,7 @@ def train(
         resume: Go on from it, if it is there.
         graph: Capture the first step, and replay it.
         stop: Ends the run early: KeyboardInterrupt, after a checkpoint.
+        profile: A `metrics.Profile` to hand the batches on, or None.
 
     Raises TrainingError, also for settings that are not those of the checkpoint.
     """
@@ -111,17 +113,20 @@ def train(
     trained = model
     if distributed.is_initialized():
         if graph:
-            given = "--graph in a job of several processes"
+            several = "--graph in a job of several processes"
             expected = "one process: gradients go over the network between kernels"
-            raise TrainingError(message("netcl train", given, expected, "Leave out --graph"))
+            raise TrainingError(message("netcl train", several, expected, "Leave out --graph"))
         trained = distributed.DistributedDataParallel(model)
     total = settings.epochs * len(batches)
+    given: Any = batches
+    if profile is not None:
+        profile.batches, given = batches, profile
     evaluate = partial(accuracy, batches=data.DataLoader(test, _TESTED))
     history = fit(
         trained,
         optimizer,
         tasks.loss,
-        batches,
+        given,
         settings.epochs,
         evaluate,
         watched,

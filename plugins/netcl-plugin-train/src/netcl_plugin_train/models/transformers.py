@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, final
+from typing import Any, Final, final
 
 from netcl_plugin_nn.module import Module
 
 from netcl_core import autograd as ag
 from netcl_core import nn
 from netcl_core.errors import ShapeError, message
+
+_GELU: Final = partial(ag.gelu, approximate="none")
 
 
 @final
@@ -35,7 +37,7 @@ class Block(Module):
         dropout: float = 0.0,
         norm_first: bool = True,
         causal: bool = False,
-        activation: Callable[[Any], Any] = ag.gelu,
+        activation: Callable[[Any], Any] = _GELU,
     ) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
