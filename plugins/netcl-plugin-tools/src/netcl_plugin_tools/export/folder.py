@@ -10,13 +10,6 @@ from threading import get_ident
 from typing import Any, Final, final
 
 import numpy as np
-
-from netcl_core import DTYPES, Device, Tensor, get_device, nn, no_grad, save
-from netcl_core import autograd as ag
-from netcl_core.errors import ReplayError, message
-from netcl_core.inspect.captures import captures
-from netcl_core.inspect.sources import read_only
-from netcl_core.inspect.streams import Asked, fill_pattern, stream_of
 from netcl_plugin_capture.commands import (
     CallCommand,
     CopyCommand,
@@ -25,6 +18,13 @@ from netcl_plugin_capture.commands import (
     WriteCommand,
     identity,
 )
+
+from netcl_core import DTYPES, Device, Tensor, get_device, nn, no_grad, save
+from netcl_core import autograd as ag
+from netcl_core.errors import ReplayError, message
+from netcl_core.inspect.captures import captures
+from netcl_core.inspect.sources import read_only
+from netcl_core.inspect.streams import Asked, fill_pattern, stream_of
 
 _BYTE: Final = DTYPES["uint8"]
 _HOSTS: Final = ("run.py", "run.c")
