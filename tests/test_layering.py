@@ -61,6 +61,7 @@ ACCEPTED = {
         "?",
     ): "the room above that makes ops on first use, by its path",
     ("netcl_core.hardware.device", "?"): "the room above that holds a device's memory, by its path",
+    ("netcl_core.ops.functions", "?"): "a module of the face, which programs use without importing",
     ("netcl_core.plugins.names", "?"): "the faces, whose names are refused, lie above",
     ("netcl_core.runtime.market", "?"): "the market, where it is installed",
     ("netcl_core.plugins.lock_file", "hashlib"): "brings OpenSSL, and few programs need it",

@@ -84,7 +84,7 @@ PLAIN: Final = Recipe()
 #: So many programs a process builds itself first: one that needs no more starts no builder, and a
 #: wrong source raises where its op is called.
 _FIRST: Final = 2
-_KERNEL: Final = re.compile(r"\b__kernel\b(?= *void)")
+_KERNEL: Final = re.compile(r"\b_{2}kernel\b(?= *void)")
 _VECTORS: Final = "__attribute__((vec_type_hint(float16)))"
 
 # -- in memory -----------------------------------------------------------------------------
