@@ -40,7 +40,7 @@ x = nc.tensor([-1.0, 0.5, 2.0], requires_grad=True)
 y = x * 1
 for name in ("gelu", "sigmoid", "tanh", "exp", "silu", "softplus"):
     y = getattr(ag, name)(y)
-kernel = shared_kernel(device, "__kernel void wrong(__global float *x) { no }", "wrong")
+kernel = shared_kernel(device, "kernel void wrong(global float *x) { no }", "wrong")
 try:
     stream.launch(Launch(kernel, (1,)), [y.value.memory])
     z = y * 3
