@@ -53,6 +53,9 @@ class DistributedDataParallel(nn.Module):  # type: ignore[misc]  # known when pl
             rank 0, such as the running mean of a batch norm. Without it, each process keeps its
             own.
 
+    The other arguments are PyTorch's and change nothing: a process has one device, and a parameter
+    that was not used is found anyway.
+
     Raises:
         DistributedError: `init()` was not called, or the processes' models differ.
         GradientError: no parameter needs a gradient; `backward` gives a second gradient to a
@@ -60,7 +63,15 @@ class DistributedDataParallel(nn.Module):  # type: ignore[misc]  # known when pl
     """
 
     def __init__(
-        self, module: Any, bucket_cap_mb: float = 25.0, broadcast_buffers: bool = True
+        self,
+        module: Any,
+        device_ids: Any = None,
+        *,
+        bucket_cap_mb: float = 25.0,
+        broadcast_buffers: bool = True,
+        find_unused_parameters: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
     ) -> None:
         if not bucket_cap_mb > 0:
             given = f"bucket_cap_mb={bucket_cap_mb!r}"

@@ -208,3 +208,25 @@ ours = [name for name in sys.modules if name.startswith("netcl_plugin_tools.matr
 assert ours == ["netcl_plugin_tools.matrix.command"], ours
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# -- the workflow --------------------------------------------------------------------
+
+
+def test_a_workflow_asks_for_what_the_commands_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wanted = "matrix workflow --core 0.1.4 --shards 2 --out .github/workflows/matrix.yml"
+    assert CliRunner().invoke(netcl, wanted.split()).exit_code == 0
+    text = " ".join(Path(".github/workflows/matrix.yml").read_text(encoding="utf-8").split())
+    folders = ("dist/cores", "dist/plugins", "all/records-1", "all/records-2")
+    for folder in folders:
+        Path(folder).mkdir(parents=True)
+    asked = text.replace("${{ matrix.shard }}", "2")
+    words = asked.partition("netcl matrix run ")[2].partition(" || ")[0].split()
+    context = options.matrix.commands["run"].make_context("run", words)
+    assert (context.params["shard"], context.params["download"]) == ((2, 2), True)
+    words = asked.partition("netcl matrix report ")[2].partition(" - uses")[0].split()
+    context = options.matrix.commands["report"].make_context("report", words)
+    assert len(context.params["records"]) == 2

@@ -54,11 +54,11 @@ def _folder() -> Path:
 
 
 def environment(folder: Path) -> jinja2.Environment:
-    """The environment of a folder of pages; Markdown alone takes values as they are."""
+    """The environment of a folder of pages; Markdown and YAML take values as they are."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
-        autoescape=lambda name: name is None or not name.endswith(".md.j2"),
+        autoescape=lambda name: name is None or not name.endswith((".md.j2", ".yml.j2")),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -1,8 +1,9 @@
-"""The commands `netcl matrix run` and `report`: their options. The work is imported to run."""
+"""The commands `netcl matrix run`, `report` and `workflow`; the work is imported to run."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +26,15 @@ def _part(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, 
     if not 1 <= number <= count:
         raise click.BadParameter(f"{value!r} is no part such as 2/4, the second of four")
     return number, count
+
+
+def _versions(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    for each in values:
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)+", each):
+            raise click.BadParameter(f"{each!r} is no version such as 3.12")
+    return values
 
 
 @click.group()
@@ -148,3 +158,50 @@ def report(ctx: click.Context, records: tuple[Path, ...], out: Path, as_json: bo
     """
     work = import_module("netcl_plugin_tools.matrix.report")
     ctx.exit(work.run(records, out, as_json))
+
+
+@matrix.command()
+@click.option("--core", "cores", multiple=True, required=True, metavar="VERSION",
+              callback=_versions, help="A released netcl-core; repeatable.")  # fmt: skip
+@click.option(
+    "--python",
+    "pythons",
+    multiple=True,
+    callback=_versions,
+    default=("3.11", "3.12", "3.13"),
+    show_default=True,
+    help="A version; repeatable.",
+)
+@click.option(
+    "--runtime",
+    "runtimes",
+    type=click.Choice([each for each in _RUNTIMES if each != "gpu"]),
+    multiple=True,
+    default=("intel", "pocl", "numpy"),
+    show_default=True,
+    help="An OpenCL runtime; repeatable.",
+)
+@click.option(
+    "--level",
+    type=click.Choice(("static", "run", "full")),
+    default="run",
+    show_default=True,
+    help="As in `netcl plugins check`.",
+)
+@click.option("--shards", type=click.IntRange(1, 64), default=4, show_default=True,
+              help="How many machines share the cells.")  # fmt: skip
+@click.option("--project", default=".", show_default=True, help="Where the plugin's project is.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=None,
+              help="The file to write; default: print it.")  # fmt: skip
+def workflow(*, out: Path | None, **options: Any) -> None:
+    """Write a GitHub workflow that runs the matrix of a plugin.
+
+    Several machines check a part of the cells each; the last job makes the board of all records.
+    """
+    text = import_module("netcl_plugin_tools.matrix.pages").workflow(**options)
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+        click.echo(f"wrote: {out}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,17 @@ _environment.filters["inline"] = _inline
 def render(name: str, **context: Any) -> str:
     """Render a template; what is HTML or SVG has its values escaped."""
     return _environment.get_template(name).render(**context)
+
+
+#: Debian's packages of the runtimes that pip does not bring.
+_PACKAGES: Final = {"pocl": "pocl-opencl-icd", "oclgrind": "oclgrind"}
+
+
+def workflow(**options: Any) -> str:
+    """A GitHub workflow of a matrix, by the options of `netcl matrix workflow`."""
+    packages = [_PACKAGES[each] for each in options["runtimes"] if each in _PACKAGES]
+    options["project"] = shlex.quote(options["project"])
+    return render("workflow.yml.j2", packages=packages, **options)
 
 
 def styles() -> Iterator[tuple[str, str]]:
