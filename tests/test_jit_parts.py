@@ -15,7 +15,7 @@ from netcl_plugin_kit.testing.streams import recorded
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import FusionSkipped, NetclError, ShapeError
-from netcl_core.jit.parts import _TIMED, _WARMING, Trial
+from netcl_core.jit.parts import _TIMED, _WARMING, Timing
 from netcl_core.tape.state import thread
 
 for _plugin in ("elementwise", "tensor", "linalg"):
@@ -25,7 +25,7 @@ for _plugin in ("elementwise", "tensor", "linalg"):
 @pytest.fixture(autouse=True)
 def unsaid(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """That these functions are no single program is meant here, and that they stay in parts."""
-    monkeypatch.setattr(Trial, "open", False)
+    monkeypatch.setattr(Timing, "open", False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FusionSkipped)
         yield

@@ -168,6 +168,9 @@ ENQUEUING = {
     ),
     "netcl_core/hardware/probing.py": "tries a device before it has one",
     "netcl_core/tensors/sharing.py": "maps memory for an array that others hold as they like",
+    "plugins/netcl-plugin-tools/src/netcl_plugin_tools/export/run.py": (
+        "the program that `netcl export` copies, which runs without netcl"
+    ),
     "plugins/netcl-plugin-kit/src/netcl_plugin_kit/testing/guards.py": (
         "marks what lies beside the buffers of a stream"
     ),

@@ -165,8 +165,20 @@ FEW = (0.0, 1.0, -1.0, 2.0, -2.0, 3.0)
 SIDES = {
     "float_power": "of 0 PyTorch gives NaN, 0 times infinity",
     **dict.fromkeys(
-        ("lgamma", "lgamma-below", "digamma", "polygamma-1", "polygamma-3", "mvlgamma-p=3"),
+        (
+            "lgamma",
+            "lgamma-below",
+            "lgamma-near 0",
+            "digamma",
+            "polygamma-1",
+            "polygamma-3",
+            "mvlgamma-p=3",
+        ),
         "at a pole the first derivative is infinite; the next one is 0, and PyTorch's infinite",
+    ),
+    **dict.fromkeys(
+        [f"{scaled}modified_bessel_k{order}" for scaled in ("", "scaled_") for order in (0, 1)],
+        "PyTorch has no gradient of it",
     ),
     "sinc": "at 0 PyTorch gives NaN, 0 divided by 0",
     **dict.fromkeys(("log_ndtr", "log_ndtr-far"), "far below 0 PyTorch subtracts near numbers"),

@@ -158,7 +158,7 @@ def publish(ctx: click.Context, folder: Path, site: Path | None, url: str, as_js
 @click.option("--port", default=8080, show_default=True, help="The port to listen on.")
 @_json
 def serve(folder: Path, site: Path | None, url: str, host: str, port: int, as_json: bool) -> None:
-    """Write a market's pages and package index, and serve them over http.
+    """Write a market's pages and index, and serve them over http.
 
     Elsewhere: pip install --index-url http://HOST:PORT/simple/ NAME. Ctrl-C ends it.
     """

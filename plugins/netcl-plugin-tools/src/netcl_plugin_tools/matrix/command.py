@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -193,15 +194,17 @@ def report(ctx: click.Context, records: tuple[Path, ...], out: Path, as_json: bo
 @click.option("--project", default=".", show_default=True, help="Where the plugin's project is.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=None,
               help="The file to write; default: print it.")  # fmt: skip
-def workflow(*, out: Path | None, **options: Any) -> None:
+@_json
+def workflow(*, out: Path | None, as_json: bool, **options: Any) -> None:
     """Write a GitHub workflow that runs the matrix of a plugin.
 
     Several machines check a part of the cells each; the last job makes the board of all records.
     """
     text = import_module("netcl_plugin_tools.matrix.pages").workflow(**options)
-    if out is None:
-        click.echo(text, nl=False)
-    else:
+    if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
-        click.echo(f"wrote: {out}")
+    if as_json:
+        click.echo(json.dumps({"out": out and str(out), "text": text}))
+    else:
+        click.echo(text if out is None else f"wrote: {out}", nl=out is not None)
