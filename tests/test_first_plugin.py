@@ -61,7 +61,10 @@ def test_the_session(
     core_wheel: Path, tmp_path: Path, third_party: Path, new_environment: Callable[..., Environment]
 ) -> None:
     shelf = tmp_path / "shelf"
-    for name in ("netcl-market", "netcl-plugin-kit", "netcl-plugin-tools"):
+    for name in (
+        "netcl-market",
+        *(f"netcl-plugin-{n}" for n in ("patterns", "capture", "kit", "tools")),
+    ):
         build(ROOT / "plugins" / name, shelf, "wheel")
     shutil.copy(core_wheel, shelf)
     (tmp_path / "no-index").mkdir()

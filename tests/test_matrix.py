@@ -18,7 +18,10 @@ from repacking import repack, with_requirements
 ROOT = Path(__file__).resolve().parent.parent
 PLUGIN = ROOT / "plugins" / "examples" / "netcl-plugin-swiglu"
 #: They bring the command that a cell runs.
-KIT = [ROOT / "plugins" / name for name in ("netcl-plugin-kit", "netcl-market")]
+KIT = [
+    ROOT / "plugins" / name
+    for name in ("netcl-plugin-kit", "netcl-plugin-patterns", "netcl-market")
+]
 pytestmark = pytest.mark.packaging
 #: A stranger's plugin: it fails with the names of what it could do.
 SPY = """

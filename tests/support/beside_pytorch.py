@@ -34,7 +34,8 @@ DIFFERENCES = (
         "torch.ones(2, 3).shape",
         "torch.Size([2, 3])",
         "(2, 3)",
-        "a tuple does what a Size does, but for `.numel()`: write `x.numel()` or `math.prod(x.shape)`",
+        "a tuple does what a Size does, but for `.numel()`: write `x.numel()` or "
+        "`math.prod(x.shape)`",
     ),
     Difference(
         "torch.ones(2, 3).size == 6",
