@@ -25,6 +25,8 @@ RANGES = {
     "i0e": (-30, 30), "i1": (-20, 20), "i1e": (-30, 30), "erfcx": (-9, 50),
     "modified_bessel_k0": (0.01, 60), "modified_bessel_k1": (0.01, 60),
     "scaled_modified_bessel_k0": (0.01, 60), "scaled_modified_bessel_k1": (0.01, 60),
+    "erf": (-4, 4), "erfc": (-4, 8), "expit": (-20, 20), "logit": (0.01, 0.99), "exp2": (-20, 20),
+    "expm1": (-5, 5), "log1p": (-0.9, 10), "spherical_bessel_j0": (0.01, 30),
 }  # fmt: skip
 
 
