@@ -226,6 +226,7 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",
     ("netcl_plugin_tools.matrix.command", "netcl_plugin_tools.matrix.run"): "the same",
     ("netcl_plugin_tools.matrix.command", "netcl_plugin_tools.matrix.report"): "the same",
+    ("netcl_plugin_tools.matrix.command", "netcl_plugin_tools.matrix.pages"): "the same",
     (
         "netcl_plugin_tools.commands",
         "netcl_plugin_tools.catalogue.build",
