@@ -44,7 +44,7 @@ kernel = shared_kernel(device, "kernel void wrong(global float *x) { no }", "wro
 try:
     stream.launch(Launch(kernel, (1,)), [y.value.memory])
     z = y * 3
-    late = stream._late
+    late = stream._waiting.late
     z.numpy()
 except BuildError as error:
     assert "wrong: the OpenCL program did not build" in str(error)

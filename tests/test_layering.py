@@ -113,7 +113,7 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_torch", "netcl_plugin_torch.compiling"): "slow, and for torch.compile only",
     ("netcl_plugin_mpi.processes", "mpi4py"): "the import starts MPI, which `init()` is to do",
     ("netcl_plugin_optim.api", "netcl_plugin_optim.swa_utils"): "of modules, which may be absent",
-    ("netcl_plugin_linalg.host", "scipy.fft"): "an extra, which is not always installed",
+    ("netcl_plugin_linalg.fourier", "scipy.fft"): "an extra, which is not always installed",
     ("netcl_plugin_data.digits", "sklearn.datasets"): "slow, and for one data set only",
     ("netcl_plugin_data.digits", "sklearn.model_selection"): "slow, and for one data set only",
     **{

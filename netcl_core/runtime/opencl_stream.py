@@ -12,7 +12,6 @@ import math
 import struct
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
@@ -22,13 +21,14 @@ import numpy as np
 
 from netcl_core.cache import Memo
 from netcl_core.dtypes import Dtype
-from netcl_core.errors import ArgumentError, BuildError, DeviceError, DtypeError, message
+from netcl_core.errors import ArgumentError, DeviceError, DtypeError, message
 from netcl_core.hardware import forks, programs
 from netcl_core.hardware.device import Device, opencl_module
 from netcl_core.hardware.programs import PLAIN, Recipe
 from netcl_core.runtime import signatures
 from netcl_core.runtime.memory import DeviceMemory, memory_of
 from netcl_core.runtime.uploads import Uploads
+from netcl_core.runtime.waiting import Waiting
 
 #: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
 #: that do this together have crashed in it.
@@ -277,10 +277,8 @@ class OpenCLStream:
         self._refusals = (cl.Error, MemoryError)  # that of a runtime that allocates in this process
         self._count = 0
         self._mark: Any = None
-        self._late = False
-        self._held: deque[tuple[Launch | None, Callable[[], Any]]] = deque()
-        self._order = threading.RLock()
-        self._running = 0
+        self._waiting = Waiting(device)
+        self.catch_up = self._waiting.catch_up
 
     def allocate(self, size: int, dtype: Dtype) -> Any:
         if not size:
@@ -297,8 +295,9 @@ class OpenCLStream:
 
     def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
         prepared = launch.of_thread.get(get_ident())
-        if (prepared is None or self._late) and self._holds(
-            partial(self.launch, launch, [*buffers], scalars), launch
+        late = self._waiting.late or (prepared is None and launch.kernel.ahead(launch.who))
+        if late and self._waiting.takes(
+            partial(self.launch, launch, [*buffers], scalars), launch.kernel, launch.who
         ):
             return
         if prepared is None or prepared.last is not launch:
@@ -320,6 +319,9 @@ class OpenCLStream:
         if self._count >= _AHEAD:
             self._hold_back(event)
 
+    def _waits(self, command: Callable[..., None], *args: Any) -> bool:
+        return self._waiting.late and self._waiting.takes(partial(command, *args))
+
     def upload(self, array: Array, dtype: Dtype) -> Any:
         """Copy without waiting."""
         buffer = self.allocate(array.size, dtype)
@@ -333,7 +335,7 @@ class OpenCLStream:
         self._send(buffer, np.array(array, dtype.numpy, copy=True, order="C"))
 
     def _send(self, buffer: Any, staging: Array) -> None:
-        if self._late and self._holds(partial(self._send, buffer, staging)):
+        if self._waits(self._send, buffer, staging):
             return
         copy = opencl_module().enqueue_copy
         event = self._command(copy, staging.nbytes, buffer, staging, is_blocking=False)
@@ -349,14 +351,14 @@ class OpenCLStream:
         return array
 
     def copy(self, target: Any, source: Any, size: int, dtype: Dtype) -> None:
-        if self._late and self._holds(partial(self.copy, target, source, size, dtype)):
+        if self._waits(self.copy, target, source, size, dtype):
             return
         if size:
             nbytes = size * dtype.itemsize
             self._command(opencl_module().enqueue_copy, nbytes, target, source, byte_count=nbytes)
 
     def fill(self, buffer: Any, size: int, dtype: Dtype, value: Any) -> None:
-        if self._late and self._holds(partial(self.fill, buffer, size, dtype, value)):
+        if self._waits(self.fill, buffer, size, dtype, value):
             return
         if size:
             nbytes = size * dtype.itemsize
@@ -390,53 +392,6 @@ class OpenCLStream:
         self.queue.finish()
         self._count, self._mark = 0, None  # nothing is ahead now
         self._uploads.drop_finished()
-
-    def _holds(self, command: Callable[[], Any], launch: Launch | None = None) -> bool:
-        """Whether a command waits for a program that is being built, its own or an earlier one's.
-
-        The host goes on meanwhile, and meets the kernels that it needs next: they are built side
-        by side. The commands stay in their order.
-        """
-        if self._running == get_ident():
-            return False
-        with self._order:
-            self.catch_up(whole=len(self._held) >= _AHEAD)
-            asked = launch is not None and launch.kernel.ahead(launch.who)
-            if not (self._late or asked):
-                return False
-            self._held.append((launch, command))
-            self._late, self.device.catch_up = True, self.catch_up
-        return True
-
-    def catch_up(self, whole: bool = True) -> None:
-        """Enqueue what waits for programs: all of it, or as far as they are built.
-
-        Of programs that do not build the first one's error is raised, after all else has run.
-        """
-        if not self._late or self._running == get_ident():
-            return
-        failed: Exception | None = None
-        with self._order:
-            while self._held:
-                launch, command = self._held[0]
-                if not whole and launch is not None and launch.kernel.ahead(launch.who):
-                    return
-                try:
-                    if launch is not None:
-                        launch.kernel.build(launch.who)
-                except BuildError as error:
-                    failed = failed or error
-                self._held.popleft()  # Ctrl-C, while a program was built, leaves it in place
-                self._running = get_ident()
-                try:
-                    command()
-                except Exception as error:
-                    failed = failed or error
-                finally:
-                    self._running = 0
-            self._late = False
-        if failed is not None:
-            raise failed
 
     def _map(self, buffer: Any, mode: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         if 0 in shape:

@@ -23,6 +23,7 @@ from netcl_plugin_conv import (
     conv_direct,
     conv_geometry,
     conv_gpu,
+    conv_patches,
     conv_taps,
     conv_winograd,
 )
@@ -158,61 +159,16 @@ def _backward(dims: int, saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, weight, _ = saved.inputs
     attrs = saved.attrs
     found: list[Any] = [None, None, _bias_gradient(saved, grad, dims)]
-    patches = _are_patches(weight.shape[2:], attrs)
+    patches = conv_patches.are_patches(weight.shape[2:], attrs)
     if saved.needs[0] and patches:
-        found[0] = _input_of_patches(dims, grad, weight, x.shape[-dims:])
+        found[0] = conv_patches.input_of_patches(dims, grad, weight, x.shape[-dims:])
     elif saved.needs[0]:
         found[0] = _input_gradient(dims, grad, weight, x.shape[-dims:], attrs)
     if saved.needs[1] and patches:
-        found[1] = _weight_of_patches(dims, x, grad, weight.shape)
+        found[1] = conv_patches.weight_of_patches(dims, x, grad, weight.shape)
     elif saved.needs[1]:
         found[1] = WEIGHTS[dims - 1](x, grad, weight.shape[2:], **attrs)
     return found
-
-
-# -- gradients of a convolution of patches: each position has one tap, so they are products ------
-
-#: So many launches, one for each remainder by the strides, take longer than two copies.
-_MANY_WALKS: Final = 16
-
-
-def _are_patches(kernel: Sequence[int], attrs: Attrs) -> bool:
-    plain = attrs["groups"] == 1 and not np.any(attrs["padding"]) and set(attrs["dilation"]) == {1}
-    return plain and tuple(kernel) == attrs["stride"] and math.prod(kernel) >= _MANY_WALKS
-
-
-def _rows(dims: int, grad: Tensor) -> Any:
-    """The gradient as a matrix, with a row for each patch."""
-    lead = range(grad.ndim - dims - 1)
-    order = (*lead, *range(grad.ndim - dims, grad.ndim), len(lead))
-    return ag.reshape(ag.permute(grad, order), (-1, grad.shape[-dims - 1]))
-
-
-def _order(dims: int, lead: int) -> list[int]:
-    """From (images, channels, patches and elements of each axis): patches before channels."""
-    patches = range(lead + 1, lead + 1 + 2 * dims, 2)
-    return [*range(lead), *patches, lead, *(i + 1 for i in patches)]
-
-
-def _weight_of_patches(dims: int, x: Any, grad: Tensor, shape: Sequence[int]) -> Any:
-    counts, kernel, lead = grad.shape[-dims:], shape[2:], x.ndim - dims - 1
-    used = x[(..., *(slice(n * k) for n, k in zip(counts, kernel, strict=True)))]
-    parts = [size for pair in zip(counts, kernel, strict=True) for size in pair]
-    apart = ag.reshape(used, (*x.shape[: lead + 1], *parts))
-    patches = ag.reshape(ag.permute(apart, _order(dims, lead)), (-1, math.prod(shape[1:])))
-    return ag.reshape(ag.matmul(_rows(dims, grad), patches, trans_a=True), shape)
-
-
-def _input_of_patches(dims: int, grad: Tensor, weight: Any, sizes: Sequence[int]) -> Any:
-    counts, kernel, lead = grad.shape[-dims:], weight.shape[2:], grad.ndim - dims - 1
-    images, channels = grad.shape[:lead], weight.shape[1]
-    flat = ag.matmul(_rows(dims, grad), ag.reshape(weight, (weight.shape[0], -1)))
-    apart = ag.reshape(flat, (*images, *counts, channels, *kernel))
-    back = ag.permute(apart, np.argsort(_order(dims, lead)).tolist())
-    covered = [n * k for n, k in zip(counts, kernel, strict=True)]
-    whole = ag.reshape(back, (*images, channels, *covered))
-    rest = [size - each for size, each in zip(sizes, covered, strict=True)]
-    return ag.pad(whole, [n for each in reversed(rest) for n in (0, each)]) if any(rest) else whole
 
 
 # -- the transposed convolution ------------------------------------------------------------

@@ -19,7 +19,7 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, ShapeError, message
-from netcl_plugin_linalg.host import FFT, IRFFT, RFFT
+from netcl_plugin_linalg.fourier import FFT, IRFFT, RFFT
 
 _NORMS: Final = {"backward": (0.0, 1.0), "ortho": (0.5, 0.5), "forward": (1.0, 0.0)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib import import_module
@@ -29,7 +30,7 @@ def extra(module: str, option: str, name: str) -> Any:
         raise MissingExtraError(message("netcl train", given, "that package", remedy)) from error
 
 
-class _Numbers:
+class _Numbers(ABC):
     """A watcher to which each row of numbers is one call."""
 
     def __init__(self) -> None:
@@ -48,9 +49,9 @@ class _Numbers:
             numbers["peak_bytes"] = default_device().memory_stats()["peak"]
         self.write(len(history.losses), **numbers)
 
+    @abstractmethod
     def write(self, steps: int, **numbers: float) -> None:
         """Take a row."""
-        raise NotImplementedError
 
 
 @final

@@ -17,6 +17,8 @@ _FOLDER: Final = click.Path(exists=True, file_okay=False, resolve_path=True, pat
 _TARGET: Final = click.Path(file_okay=False, path_type=Path)
 _RUNTIMES: Final = ("intel", "pocl", "pocl-wheel", "oclgrind", "gpu", "numpy")
 _USUAL: Final = ("intel", "pocl", "oclgrind", "gpu", "numpy")
+_level: Final = click.option("--level", type=click.Choice(("static", "run", "full")), default="run",
+                             show_default=True, help="As in `netcl plugins check`.")  # fmt: skip
 _json: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
@@ -77,13 +79,7 @@ def matrix() -> None:
     show_default=True,
     help="An OpenCL runtime; repeatable.",
 )
-@click.option(
-    "--level",
-    type=click.Choice(("static", "run", "full")),
-    default="run",
-    show_default=True,
-    help="As in `netcl plugins check`.",
-)
+@_level
 @click.option(
     "--jobs",
     type=click.IntRange(1),
@@ -182,13 +178,7 @@ def report(ctx: click.Context, records: tuple[Path, ...], out: Path, as_json: bo
     show_default=True,
     help="An OpenCL runtime; repeatable.",
 )
-@click.option(
-    "--level",
-    type=click.Choice(("static", "run", "full")),
-    default="run",
-    show_default=True,
-    help="As in `netcl plugins check`.",
-)
+@_level
 @click.option("--shards", type=click.IntRange(1, 64), default=4, show_default=True,
               help="How many machines share the cells.")  # fmt: skip
 @click.option("--project", default=".", show_default=True, help="Where the plugin's project is.")
