@@ -1,12 +1,13 @@
 """Time of the first epoch of a small conv net: without built kernels, and in the next process.
 
-    python benchmarks/first_epoch.py [runs]
+    python benchmarks/first_epoch.py [runs] [resnet]
 
 Two convolutions with batch norms, two linear layers, dropout and Adam; 32 batches of 64 pictures
 of 28 x 28, op by op and with the loss compiled. Each run is two whole processes that share a new
 cache folder. Wall time and the processor time of the process, in seconds, the best of the runs
 (three, unless said); builder processes are not in the latter. The target: a cold epoch of three
-times a warm one, and of 5 s.
+times a warm one, and of 5 s. With `resnet` the first and the second step of a ResNet-18 take turns
+instead, 16 pictures of 224 x 224, from the start of the process on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 WAYS = ("op by op", "the loss compiled")
+STEPS = "steps of ResNet-18"
 
 
 def _epochs(compiled: bool) -> None:
@@ -59,9 +61,31 @@ def _epochs(compiled: bool) -> None:
         print(time.perf_counter() - begin, time.process_time() - used, total)
 
 
+def _steps() -> None:
+    """What the process of `resnet` does: it prints times since its imports began, and losses."""
+    begin = time.perf_counter()
+    import netcl_core.nn.functional as F  # noqa: N812 - as PyTorch's users write it
+
+    import netcl_core as nc
+    from netcl_core import models, optim
+
+    nc.manual_seed(0)
+    net = models.ResNet()
+    optimizer = optim.SGD(net.parameters(), lr=1e-2, momentum=0.9)
+    x, y = nc.rand(16, 3, 224, 224), nc.randint(1000, (16,))
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        print(time.perf_counter() - begin, time.process_time(), loss.item())
+        begin = time.perf_counter()
+
+
 def _measured(way: str, folder: str) -> tuple[list[float], list[float]]:
     """Of the first and of a later epoch: wall time, processor time, loss."""
     environment = {**os.environ, "NETCL_CACHE_DIR": folder}
+    environment |= {"CUDA_CACHE_PATH": f"{folder}/driver"}  # what NVIDIA's driver keeps
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # pip compiles what it installs
     command = [sys.executable, __file__, "--epochs", way]
     text = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
@@ -72,10 +96,14 @@ def _measured(way: str, folder: str) -> tuple[list[float], list[float]]:
 def main() -> None:
     """Measure and print."""
     if sys.argv[1:2] == ["--epochs"]:
-        _epochs(sys.argv[2] == WAYS[1])
+        if sys.argv[2] == STEPS:
+            _steps()
+        else:
+            _epochs(sys.argv[2] == WAYS[1])
         return
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    for way in WAYS:
+    ways = (STEPS,) if "resnet" in sys.argv else WAYS
+    runs = next((int(each) for each in sys.argv[1:] if each.isdecimal()), 3)
+    for way in ways:
         with tempfile.TemporaryDirectory() as folder:  # leaves the compiled modules
             _measured(way, folder)
         found = []

@@ -23,11 +23,11 @@ from netcl_core.errors import BuildError
 from netcl_core.hardware import building
 from netcl_core.hardware.device import Device
 
-#: The platforms of which it was measured that a first step takes half the time.
-_PLATFORMS: Final = frozenset({"Intel(R) OpenCL", "Portable Computing Language"})
+#: The most builders on the platforms of which it was measured that a first step takes half the
+#: time. On a GPU each of them has a context in its memory.
+_PLATFORMS: Final = {"Intel(R) OpenCL": 8, "Portable Computing Language": 8, "NVIDIA CUDA": 4}
 #: Programs that wait for each builder before another one is started.
 _WAITING: Final = 2
-_MOST: Final = 8
 #: Seconds after which a builder without work ends.
 _IDLE: Final = 10.0
 _CHILD: Final = """
@@ -76,6 +76,7 @@ class Builders:
     """The programs that were asked for by their names on disk, and who builds them for a device."""
 
     def __init__(self, device: Device) -> None:
+        self._most = min(_PLATFORMS.get(device.platform, 1), _processors() - 1)
         self._facts = json.dumps([sys.path, of_device(device)])
         self._jobs: dict[str, _Job] = {}
         self._waiting: deque[str] = deque()
@@ -92,8 +93,7 @@ class Builders:
                 return
             self._waiting.append(name)
             self._change.notify()
-            most = min(_MOST, _processors() - 1)
-            if self._workers < most and len(self._waiting) > 1 + _WAITING * self._workers:
+            if self._workers < self._most and len(self._waiting) > 1 + _WAITING * self._workers:
                 self._workers += 1
                 threading.Thread(target=self._work, daemon=True).start()
 

@@ -158,7 +158,6 @@ IGNORED = frozenset(
         "empty_cache",
         "init",
         "ipc_collect",
-        "set_float32_matmul_precision",
         "set_num_interop_threads",
         "set_num_threads",
         "set_printoptions",

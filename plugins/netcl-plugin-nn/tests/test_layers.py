@@ -176,6 +176,19 @@ def test_a_seed_gives_the_same_model_on_every_device() -> None:
 def test_initial_values_have_the_variance(
     name: str, settings: dict[str, Any], variance: float
 ) -> None:
+    check_variance(name, settings, variance)
+
+
+@pytest.mark.parametrize("name", ["uniform_", "normal_"])
+def test_large_initial_values_are_drawn_by_the_device(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nn.init, "_LARGE", 1)
+    settings = {"a": -2.0, "b": 2.0} if name == "uniform_" else {"std": 3.0}
+    check_variance(name, settings, 4 / 3 if name == "uniform_" else 9.0)
+
+
+def check_variance(name: str, settings: dict[str, Any], variance: float) -> None:
     nc.manual_seed(1)
     tensor = nc.Tensor.empty((40, 30, 4), device="numpy")
     assert getattr(nn.init, name)(tensor, **settings) is tensor
@@ -183,7 +196,9 @@ def test_initial_values_have_the_variance(
     assert abs(tensor.to_host().mean()) < 0.05 * variance**0.5
 
 
-def test_truncated_normal_numbers() -> None:
+@pytest.mark.parametrize("large", [1 << 20, 1])
+def test_truncated_normal_numbers(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nn.init, "_LARGE", large)
     nc.manual_seed(1)
     tensor = nc.Tensor.empty((200, 200), device="numpy")
     values = nn.init.trunc_normal_(tensor, 1.0, 2.0, -1.0, 3.0).to_host()

@@ -1,23 +1,41 @@
 """Initialisation: functions that fill a tensor, drawing from a generator or the process's.
 
-Numbers are drawn on the host in double precision and rounded to the tensor's
-dtype, so a seed (`netcl_core.manual_seed`) gives the same model on every device.
+Small tensors are drawn on the host in double precision and rounded to the tensor's
+dtype; large ones where they are, by the kernels of `nc.rand` and `nc.randn`. Both give the same
+numbers on every device, so a seed (`netcl_core.manual_seed`) gives the same model.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+import netcl_core.autograd as ag
 from netcl_core import DTYPES, Tensor, host_generator
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_core.plugins import absent
 
+#: From so many elements on a tensor is drawn by its device. The host draws fewer within the time
+#: that a CPU's runtime takes to build the kernels.
+_LARGE: Final = 1 << 20
+
 
 def _fill(tensor: Tensor, values: Any) -> Tensor:
     tensor.overwrite(np.asarray(values).astype(DTYPES[tensor.dtype].numpy))
+    return tensor
+
+
+def _drawn(tensor: Tensor, name: str, low: float, scale: float, generator: Any) -> Any:
+    """What the op `name` draws times `scale`, and `low` more; float32 or double, on the device."""
+    dtype = "float64" if tensor.dtype == "float64" else "float32"
+    draw = getattr(ag, name)
+    return draw(tensor.shape, dtype=dtype, device=tensor.device, generator=generator) * scale + low
+
+
+def _overwritten(tensor: Tensor, values: Any) -> Tensor:
+    tensor.overwrite(values)
     return tensor
 
 
@@ -28,6 +46,8 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     >>> w.min().item() >= -1, w.max().item() <= 1
     (True, True)
     """
+    if tensor.size >= _LARGE:
+        return _overwritten(tensor, _drawn(tensor, "rand", a, b - a, generator))
     return _fill(tensor, (generator or host_generator()).uniform(a, b, tensor.shape))
 
 
@@ -39,6 +59,8 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
     >>> abs(w.mean().item() - 1) < 0.02
     True
     """
+    if tensor.size >= _LARGE:
+        return _overwritten(tensor, _drawn(tensor, "randn", mean, std, generator))
     return _fill(tensor, (generator or host_generator()).normal(mean, std, tensor.shape))
 
 
@@ -63,11 +85,23 @@ def trunc_normal_(
         given = f"a={a}, b={b} with mean={mean}, std={std}"
         expected = "a < b within five standard deviations of the mean"
         raise AttributeValueError(message("trunc_normal_", given, expected))
+    if tensor.size >= _LARGE:
+        return _truncated(tensor, mean, std, a, b, generator)
     generator = generator or host_generator()
     values = generator.normal(mean, std, tensor.shape)
     while (outside := (values < a) | (values > b)).any():
         values[outside] = generator.normal(mean, std, int(outside.sum()))
     return _fill(tensor, values)
+
+
+def _truncated(
+    tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
+) -> Tensor:
+    """The quantiles of uniform numbers between those of the ends."""
+    width = std * math.sqrt(2)
+    low, high = (math.erf((end - mean) / width) for end in (a, b))
+    quantiles = ag.erfinv(_drawn(tensor, "rand", low, high - low, generator))
+    return _overwritten(tensor, ag.clamp(quantiles * width + mean, a, b))
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -76,7 +110,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     >>> nn.init.constant_(nc.empty(3), 0.5).tolist()
     [0.5, 0.5, 0.5]
     """
-    return _fill(tensor, np.full(tensor.shape, val))
+    return _overwritten(tensor, Tensor.full(tensor.shape, val, tensor.dtype, tensor.device))
 
 
 def zeros_(tensor: Tensor) -> Tensor:

@@ -1,10 +1,15 @@
-"""The namespace `netcl_core.backends`: PyTorch's switches of its backends, which change nothing."""
+"""The namespace `netcl_core.backends`: PyTorch's switches of its backends.
+
+Those of `cuda.matmul` choose TF32; the others change nothing.
+"""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from types import ModuleType
 from typing import Any, Final
+
+from netcl_plugin_linalg import precision
 
 from netcl_plugin_port import cuda as _cuda
 from netcl_plugin_port.absent import absence
@@ -42,12 +47,39 @@ class Backend(ModuleType):
         return nullcontext()
 
 
+class Products(Backend):
+    """The older switches of `nc.set_float32_matmul_precision`.
+
+    >>> nc.backends.cuda.matmul.allow_tf32
+    False
+    """
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether float32 products may be of TF32."""
+        return precision.get_float32_matmul_precision() != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, allowed: bool) -> None:
+        precision.set_float32_matmul_precision("high" if allowed else "highest")
+
+    @property
+    def fp32_precision(self) -> str:
+        """`"ieee"` or `"tf32"`."""
+        return "tf32" if self.allow_tf32 else "ieee"
+
+    @fp32_precision.setter
+    def fp32_precision(self, wanted: str) -> None:
+        self.allow_tf32 = wanted == "tf32"
+
+
 def _never() -> bool:
     return False
 
 
 cpu = Backend("cpu", lambda: True)
-cuda = Backend("cuda", _cuda.is_available, ("matmul",))
+cuda = Backend("cuda", _cuda.is_available)
+cuda.__dict__["matmul"] = Products("cuda.matmul", _cuda.is_available)
 cudnn = Backend("cudnn", _never, ("conv", "rnn"))
 mkl, mkldnn, openmp, opt_einsum = (
     Backend(name, _never) for name in ("mkl", "mkldnn", "openmp", "opt_einsum")

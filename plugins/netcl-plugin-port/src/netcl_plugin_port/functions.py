@@ -250,7 +250,6 @@ def _taken(name: str) -> Callable[..., None]:
     return setting
 
 
-set_float32_matmul_precision = _taken("set_float32_matmul_precision")
 set_num_interop_threads = _taken("set_num_interop_threads")
 set_num_threads = _taken("set_num_threads")
 set_printoptions = _taken("set_printoptions")

@@ -40,9 +40,12 @@ NAMES: Final[dict[str, dict[str, str]]] = {
             is_deterministic_algorithms_warn_only_enabled is_floating_point
             is_inference_mode_enabled is_nonzero is_storage is_tensor numel
             promote_types result_type set_default_device set_default_dtype
-            set_default_tensor_type set_float32_matmul_precision
-            set_num_interop_threads set_num_threads set_printoptions set_warn_always
-            typename use_deterministic_algorithms""",
+            set_default_tensor_type set_num_interop_threads set_num_threads set_printoptions
+            set_warn_always typename use_deterministic_algorithms""",
+        ),
+        **_from(
+            "netcl_plugin_linalg.precision",
+            "get_float32_matmul_precision set_float32_matmul_precision",
         ),
         "GradScaler": "netcl_core.amp:GradScaler",
         "Size": "builtins:tuple",

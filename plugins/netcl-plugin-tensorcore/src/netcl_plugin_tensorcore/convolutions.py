@@ -264,7 +264,7 @@ class _Plan:
         slices = max(1, -(-terms // self.length(terms)))
         flags = {
             **asdict(tile), "multiply": LOOPS[tile.groups], "width": width,
-            "type": TYPES[self.request.output.dtype], "size": self.shape.size,
+            "type": TYPES[self.request.output.dtype], "size": self.shape.size, "passes": 3,
             "a_along": along, "b_along": phase == "gather", "sliced": sliced, "bias": bias,
             "adjoining": whole, "instructions": self.instructions,
             "edge": bool(problem.outputs % tile.bm or columns % tile.bn),

@@ -11,6 +11,7 @@ from typing import Any, Final, final
 from netcl_plugin_linalg import linear, matmul
 from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
 from netcl_plugin_linalg.gemm_thin import fits
+from netcl_plugin_linalg.precision import get_float32_matmul_precision
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.views import whole
 
@@ -114,12 +115,11 @@ TILES: Final = {
         Tile(64, 64, 64, 3, 4, 1, groups=True),
     )
 }
-#: By default the first one that the device can run and of which there are enough. Of floats smaller
-#: tiles were not measured; of 16-bit floats they are ten times as fast as kernels without tensor
-#: cores, so that a third of the device is enough. Groups of warps gain a quarter on large products
-#: (H200), nothing on the smallest.
+#: By default the first one that the device can run and of which there are enough. Of 16-bit floats
+#: small tiles are ten times as fast as kernels without tensor cores, so that a third of the device
+#: is enough. Groups of warps gain a quarter on large products (H200), nothing on the smallest.
 _TAKEN: Final = {
-    "float32": (("128x128x16", _FILLED),),
+    "float32": (("128x128x16", _FILLED), ("64x128x16", _FILLED)),
     "16 bits": (
         ("128x128x32 groups", _FILLED),
         ("128x128x32", _FILLED),
@@ -146,17 +146,23 @@ def default_tile(request: Request, product: Product) -> Tile | None:
 
 
 def on_tensor_cores(
-    operator: str, product_of: Callable[[Request], Product], row_sums: bool = False
+    operator: str,
+    product_of: Callable[[Request], Product],
+    row_sums: bool = False,
+    passes: int = 3,
 ) -> Implementation:
     """The implementation of an op that is a product; a third input is its bias.
 
     With `row_sums` output 1 gets the sum of each row of the first operand, which is stored so that
-    its rows are columns.
+    its rows are columns. One of `passes` is for float32 alone, and serves where
+    `set_float32_matmul_precision` lets it.
     """
+    rough = passes == 1
 
     def plan(request: Request) -> Kernels:
         tile = TILES[request.settings["tile"]]
-        made = multiplied(request, product_of(request), tile, len(request.inputs) == 3)
+        bias = len(request.inputs) == 3
+        made = multiplied(request, product_of(request), tile, bias, passes=passes)
         return with_row_sums(request, made) if row_sums else made
 
     def default(request: Request) -> dict[str, Any]:
@@ -164,18 +170,22 @@ def on_tensor_cores(
 
     def reject(request: Request) -> str | None:
         product = product_of(request)
+        if rough and get_float32_matmul_precision() == "highest":
+            return "float32 products are exact: set_float32_matmul_precision is 'highest'"
         if row_sums and not product.inner:
             return "there is nothing to add up"
         return unsuited(request, product)
 
-    requires = Requirements(device_kinds=("gpu",), dtypes=tuple(TYPES), reject=reject,
+    dtypes = ("float32",) if rough else tuple(TYPES)
+    requires = Requirements(device_kinds=("gpu",), dtypes=dtypes, reject=reject,
                             compiles="tensorcore/probe.cl.j2")  # fmt: skip
     space = Space(
         {"tile": tuple(TILES)},
         default,
         lambda request, settings: TILES[settings["tile"]].misfit(request),
     )
-    return Implementation(operator, "tensor cores", plan, requires, priority=2,
+    label, priority = ("TF32", 3) if rough else ("tensor cores", 2)
+    return Implementation(operator, label, plan, requires, priority=priority,
                           epilogue=not row_sums, stretch=None if row_sums else columns_of,
                           space=space,
                           reads=reader(product_of, _CHUNK))  # fmt: skip
@@ -252,9 +262,18 @@ def _copied(request: Request, product: Product) -> tuple[Product, Kernels, dict[
 
 
 def multiplied(
-    request: Request, product: Product, tile: Tile, bias: bool, instructions: str = INSTRUCTIONS
+    request: Request,
+    product: Product,
+    tile: Tile,
+    bias: bool,
+    instructions: str = INSTRUCTIONS,
+    passes: int = 3,
 ) -> Kernels:
-    """The launches of a product that is not `unsuited`; `instructions` are a template's macros."""
+    """The launches of a product that is not `unsuited`; `instructions` are a template's macros.
+
+    Floats are multiplied in two parts by three `passes`, at float32's accuracy, or rounded to TF32
+    by one.
+    """
     product, copies, places = _copied(request, product)
     dtype = DTYPES[request.output.dtype]
     a_along, b_along = _along(product)
@@ -268,6 +287,7 @@ def multiplied(
         "width": width,
         "type": TYPES[dtype.name],
         "size": dtype.itemsize,
+        "passes": passes,
         "storage": dtype.storage,
         "batch_dims": len(product.batch),
         "bias": bias,
@@ -298,9 +318,13 @@ def with_row_sums(request: Request, made: Kernels) -> Kernels:
     return made.then(sums, {("out", 0): ("out", 1)})
 
 
-IMPLEMENTATIONS: Final = (
-    on_tensor_cores("matmul", matmul.product_of),
-    on_tensor_cores("bmm", matmul.product_of),
-    on_tensor_cores("linear", linear.product_of),
-    on_tensor_cores(linear.PARAMETER_GRADIENTS.name, linear.product_of_gradients, row_sums=True),
+IMPLEMENTATIONS: Final = tuple(
+    on_tensor_cores(operator, product_of, row_sums, passes)
+    for operator, product_of, row_sums in (
+        ("matmul", matmul.product_of, False),
+        ("bmm", matmul.product_of, False),
+        ("linear", linear.product_of, False),
+        (linear.PARAMETER_GRADIENTS.name, linear.product_of_gradients, True),
+    )
+    for passes in (3, 1)
 )
