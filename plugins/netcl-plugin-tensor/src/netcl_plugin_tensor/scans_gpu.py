@@ -27,7 +27,7 @@ def is_divided(request: Request, lines: int, size: int, inner: int) -> bool:
 def cumsum(request: Request, lines: int, size: int, inner: int, context: dict[str, Any]) -> Kernels:
     """Lines of `size` elements that stand `inner` apart, in blocks."""
     pair = bool(context["compensated"])
-    group = group_items(request.device, _BYTES * (_EACH + 1))
+    group = group_items(request.device, _BYTES * (_EACH + 2))
     if inner > 1:
         blocks = min(-(-size // (_SHORT // 2)), -(-_MANY // lines))
         span = -(-size // blocks)
