@@ -136,6 +136,19 @@ def test_every_function_that_takes_it(name: str, device: nc.Device) -> None:
         np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["tanh", "gelu", "softmax", "conv2d"])
+def test_what_has_none_in_pytorch_refuses_it(name: str) -> None:
+    for library in (torch, nc):
+        with pytest.raises(TypeError, match="inplace"):
+            getattr(library.nn.functional, name)(library.ones(2, 3), inplace=False)
+
+
+@pytest.mark.parametrize("name", ["hardsigmoid", "hardswish"])
+def test_an_alias_takes_it_by_position(name: str) -> None:
+    x = nc.tensor(VALUES)
+    assert getattr(nc.nn.functional, name)(x, True) is x
+
+
 def test_who_holds_the_memory_sees_the_change() -> None:
     """Without a gradient a result takes another buffer, but not where someone could tell."""
     for hold in (

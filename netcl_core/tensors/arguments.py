@@ -43,6 +43,8 @@ INPLACE_LAST: Final = frozenset(
      "feature_alpha_dropout", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu",
      "relu6", "rrelu", "selu", "silu", "threshold"}
 )  # fmt: skip
+#: The same, with ops whose own names differ.
+INPLACE: Final = INPLACE_LAST | {"hard_sigmoid", "hard_swish", "hard_tanh"}
 #: Hints on how to compute or where to keep something, none of which change a result here.
 IGNORED: Final = frozenset(
     {
@@ -87,7 +89,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def ends_with_inplace(name: str, args: tuple[Any, ...], count: int) -> bool:
     """Whether a function of `count` parameters is given `inplace` by position, behind these."""
-    return len(args) == count + 1 and type(args[-1]) is bool and name in INPLACE_LAST
+    return len(args) == count + 1 and type(args[-1]) is bool and name in INPLACE
 
 
 def renaming(who: str, parameters: Mapping[str, Any] | tuple[str, ...]) -> Renaming:

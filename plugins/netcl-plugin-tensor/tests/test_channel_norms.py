@@ -259,3 +259,11 @@ def test_mistakes_are_named() -> None:
         ag.batch_norm(x, None, None)
     with pytest.raises(DtypeError, match="group_norm: a int32"):
         ag.group_norm(nc.tensor(np.ones((2, 4, 3), "int32")), 2)
+
+
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_rms_norm_of_a_list(device: Device) -> None:
+    with nc.use_device(device):
+        assert ag.rms_norm([[3.0, 4.0]], 2).shape == (1, 2)
+        with pytest.raises(DtypeError, match="rms_norm: a int64 tensor"):
+            ag.rms_norm([[3, 4]], 2)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import composite
@@ -77,6 +78,7 @@ def rms_norm(
     >>> ag.rms_norm(nc.tensor([[3.0, 4.0]]), 2).numpy().round(3)
     array([[0.849, 1.131]], dtype=float32)
     """
+    x = x if hasattr(x, "dtype") else nc.tensor(x)
     over = _trailing("rms_norm", x, normalized_shape)
     if eps is None and x.dtype not in EPSILON:
         raise DtypeError(message("rms_norm", f"a {x.dtype} tensor", "a floating dtype"))
