@@ -155,6 +155,9 @@ def _run(given: Mapping[str, Any], table: Table, reporter: Reporter) -> None:
             reporter.found(outcomes=[outcome])
         reporter.found(parts=["torch"])
     for name in further:
+        if name in full.TIMED and not given["timed"]:
+            reporter.found(left=[name])
+            continue
         found = full.full_level(table, devices, reporter.progress, [name])
         reporter.found(outcomes=found.outcomes, mutants=found.mutants, roofline=found.roofline)
         reporter.found(parts=[name] if found.whole else [])

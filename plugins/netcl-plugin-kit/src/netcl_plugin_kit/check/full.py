@@ -29,6 +29,8 @@ from netcl_plugin_kit.testing.running import Progress
 
 #: The names of what this level does, for `only`.
 NAMES: Final = ("sanitizer", "mutants", "roofline", "speed")
+#: What measures times, which nothing may run beside.
+TIMED: Final = frozenset({"roofline", "speed"})
 #: How many missed mutants an outcome names; a record holds all.
 _NAMED: Final = 10
 
