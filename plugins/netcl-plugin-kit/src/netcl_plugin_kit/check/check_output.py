@@ -17,10 +17,10 @@ from netcl_core.cli import print_json, print_table
 from netcl_core.errors import TargetError, message
 from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.check import checking as check
+from netcl_plugin_kit.check import targets as places
 from netcl_plugin_kit.check.apart import PATIENCE
 from netcl_plugin_kit.check.causes import Told, causes
 from netcl_plugin_kit.check.roofline import ENOUGH
-from netcl_plugin_kit.check.targets import insist, installed
 from netcl_plugin_kit.check.turns import Turns, side_by_side
 from netcl_plugin_kit.testing.records import CheckRecord, Level
 from netcl_plugin_kit.writing import write_text
@@ -43,10 +43,10 @@ def show_check(
     """Check some plugins, or all that are installed; 1 if one of them has a failure."""
     level = level or check.level_for(only)
     check.insist(level, devices, only, against)
-    words = [*dict.fromkeys(targets)] or installed()
-    for word in dict.fromkeys(targets):
-        insist(word)
+    words = [*dict.fromkeys(targets)] or places.installed()
     files = {} if out is None else _files(Path(out), words)
+    for word in words if targets else ():
+        places.insist(word)
     turns = Turns(jobs, len(words)) if jobs > 1 and len(words) > 1 else None
     ready: list[str] = []
 
