@@ -14,13 +14,15 @@ from netcl_plugin_data_kernels.vocabulary import ATTRIBUTES, QUALIFIERS, TYPES
 class Name:
     """What a name stands for: a value; a pointer or an array of `type`, with its sizes as C.
 
-    Another work-item may change a `shared` value between two looks at it.
+    Another work-item may change a `shared` value between two looks at it. Nothing may be stored
+    by a `const` pointer.
     """
 
     type: str
     pointer: bool = False
     sizes: tuple[str, ...] = ()
     shared: bool = False
+    const: bool = False
 
 
 class DeclarationReader(Cursor):
