@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 from netcl_plugin_data_kernels.cursor import Cursor
-from netcl_plugin_data_kernels.vocabulary import ATTRIBUTES, QUALIFIERS, TYPES
+from netcl_plugin_data_kernels.vocabulary import ATTRIBUTES, BYTES, QUALIFIERS, TYPES
 
 
 @final
@@ -23,6 +24,19 @@ class Name:
     sizes: tuple[str, ...] = ()
     shared: bool = False
     const: bool = False
+
+
+def unfit(parameters: Sequence[Name], args: Sequence[str]) -> str:
+    """What a kernel's parameters should be that is launched with `args`; empty: they are that."""
+    if len(parameters) != len(args):
+        return f"{len(args)} parameters"
+    for number, (of, arg) in enumerate(zip(parameters, args, strict=True), 1):
+        size = BYTES.get(arg, 0)
+        if of.pointer == bool(size) or (size and BYTES.get(of.type) != size):
+            return f"parameter {number} " + (f"of type {arg}" if size else "for a buffer")
+        if arg == "in" and not of.const:
+            return f"a pointer to const as parameter {number}, which is an input"
+    return ""
 
 
 class DeclarationReader(Cursor):

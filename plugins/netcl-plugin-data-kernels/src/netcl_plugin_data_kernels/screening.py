@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from typing import Final, final
 
 from netcl_core.errors import TemplateError, coded, message
-from netcl_plugin_data_kernels.kernel_declarations import Name
+from netcl_plugin_data_kernels.kernel_declarations import Name, unfit
 from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionReader
 from netcl_plugin_data_kernels.settled import is_clean
 from netcl_plugin_data_kernels.vocabulary import (
@@ -140,16 +140,9 @@ class _Reader(ExpressionReader):
         token, parameters = self.kernels.get(entry, (None, ()))
         if token is None:
             self.refuse(f"the kernel {entry!r}, which is launched")
-        if len(parameters) != len(args):
-            self.refuse(f"{len(args)} parameters, as it is launched with", token)
-        for number, (of, arg) in enumerate(zip(parameters, args, strict=True), 1):
-            if of.pointer != (arg not in BYTES):
-                what = f"a number of type {arg}" if of.pointer else "a buffer"
-                self.refuse(f"parameter {number} for {what}, which it is launched with", token)
-            if not of.pointer and BYTES.get(of.type) != BYTES[arg]:
-                self.refuse(f"parameter {number} of type {arg}, which it is launched with", token)
-            if arg == "in" and not of.const:
-                self.refuse(f"a pointer to const as parameter {number}, which is an input", token)
+        expected = unfit(parameters, args)
+        if expected:
+            self.refuse(f"{expected}, as it is launched", token)
 
     def parameters(self, kernel: bool) -> list[tuple[str, Name]]:
         parameters: list[tuple[str, Name]] = []
