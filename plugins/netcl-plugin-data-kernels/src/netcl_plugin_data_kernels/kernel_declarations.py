@@ -85,6 +85,19 @@ class DeclarationReader(Cursor):
         if not ATTRIBUTES.fullmatch(self.since(start)):
             self.refuse("a work-group size, or a hint", first)
 
+    def size(self) -> int:
+        """A number of elements: whole numbers, their products and sums."""
+        total, product = 0, 1
+        while True:
+            if not self.text.isdecimal() or self.text[0] == "0":  # 010 are eight
+                self.refuse("a whole number of elements")
+            product *= int(self.take())
+            if not self.given("*"):
+                total, product = total + product, 1
+                if not self.given("+"):
+                    self.want("]")
+                    return total
+
     def declares(self) -> bool:
         text = self.text
         return text in TYPES or text in QUALIFIERS or text == "__attribute__"

@@ -195,19 +195,6 @@ class _Reader(ExpressionReader):
             if not self.given(","):
                 return
 
-    def size(self) -> int:
-        """A number of elements: whole numbers, their products and sums."""
-        total, product = 0, 1
-        while True:
-            if not self.text.isdecimal() or self.text[0] == "0":  # 010 are eight
-                self.refuse("a whole number of elements")
-            product *= int(self.take())
-            if not self.given("*"):
-                total, product = total + product, 1
-                if not self.given("+"):
-                    self.want("]")
-                    return total
-
     def hold(self, bytes_: int) -> None:
         """Count arrays: a stack that they do not fit would run into others' memory."""
         self.private += bytes_
