@@ -133,8 +133,7 @@ market-wheels: $(STAMPS)/dev
 
 market-records: $(STAMPS)/dev
 	@mkdir -p build/market/records
-	cd build/market/wheels && for wheel in $(WHEELS); do \
-	    $(abspath $(BIN))/netcl plugins check $$wheel --level $(LEVEL) --out ../records/$$wheel.json || failed=1; done; test -z "$$failed"
+	cd build/market/wheels && $(abspath $(BIN))/netcl plugins check $(WHEELS) --level $(LEVEL) --jobs $(WORKERS) --out ../records
 
 market-catalogue: $(STAMPS)/dev
 	$(BIN)/netcl catalogue build --wheels build/market/wheels --records build/market/records \

@@ -143,3 +143,49 @@ def test_what_is_executed_is_what_was_hashed(name: str, place: Place) -> None:
     assert first == "first\n", said
     assert "-100" not in out and "8" not in out
     assert (code in said) if code else (out == "[5.0, 11.0, 7]\n"), said
+
+
+IMPORTED = """
+import sys
+import c_rich_package
+import netcl_core as nc
+import netcl_core.autograd as ag
+print("imported", flush=True)
+sys.stdin.readline()
+with nc.use_device("numpy"):
+    print(ag.t_op(1.0).item(), c_rich_package.factor)
+"""
+
+
+@pytest.mark.parametrize("way", ["nothing", "put back", "byte code"])
+def test_a_module_that_was_imported_before_ran_what_was_locked(way: str, place: Place) -> None:
+    """It was not read from the bytes that were compared: what the program imports is Python's."""
+    source = place.folder / CODE_FILE
+    text, times = source.read_text(), (source.stat().st_atime_ns, source.stat().st_mtime_ns)
+    source.unlink()  # it is linked
+    source.write_text(text if way == "nothing" else text.replace("= 7", "= 8"))
+    os.utime(source, ns=times)
+    py_compile.compile(str(source))
+    if way == "byte code":
+        source.write_text(text)
+        os.utime(source, ns=times)
+    process = subprocess.Popen(
+        [sys.executable, "-c", IMPORTED],
+        env=place.environment(**STRICT),
+        cwd=place.work,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    first = process.stdout.readline()
+    if way == "put back":
+        source.write_text(text)
+        os.utime(source, ns=times)
+    out, said = process.communicate("\n")
+    assert first == "imported\n", said
+    if way == "nothing":
+        assert out == "5.0 7\n", said
+    else:
+        assert not out and "NP505: c_rich_package: it is imported already, and its file or" in said

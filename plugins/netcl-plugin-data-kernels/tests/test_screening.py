@@ -275,6 +275,49 @@ def test_what_is_checked_is_what_is_used(body: str) -> None:
     assert (arrays[1][16:] == 99).all()
 
 
+#: Launches that the kernel `f0(x, n)` does not declare, and what is said of each.
+LAUNCHES = {
+    "a number for a buffer": (("ulong", "in"), "parameter 1 of type ulong"),
+    "a shorter number": (("out", "uint"), "parameter 2 of type uint"),
+    "too few": (("out",), "1 parameters, as it is launched"),
+    "too many": (("out", "ulong", "ulong"), "3 parameters, as it is launched"),
+    "an input that it may change": (("in", "ulong"), "a pointer to const as parameter 1"),
+}
+
+
+@pytest.mark.parametrize("bounds", BOTH)
+@pytest.mark.parametrize(("args", "expected"), LAUNCHES.values(), ids=LAUNCHES)
+def test_a_kernel_gets_what_it_declares(bounds: bool, args: tuple[str, ...], expected: str) -> None:
+    """PoCL takes the bytes of a number for a buffer where the kernel has a pointer."""
+    source = kernel("x[0] = n;")
+    screen_of("odd/odd.cl.j2", bounds, entry="f0", args=("out", "ulong"))(source)
+    constant = source.replace("__global float", "__global const float").replace("x[0] = n;", "")
+    screen_of("odd/odd.cl.j2", bounds, entry="f0", args=("in", "ulong"))(constant)
+    with pytest.raises(TemplateError, match=expected):
+        screen_of("odd/odd.cl.j2", bounds, entry="f0", args=args)(source)
+    with pytest.raises(TemplateError, match="the kernel 'f1', which is launched"):
+        screen_of("odd/odd.cl.j2", bounds, entry="f1", args=("out", "ulong"))(source)
+
+
+#: Ways to write to a buffer that is const; a compiler refuses each.
+CHANGES = {
+    "an element": "x[0] = 1;",
+    "a vector": "vstore4((float4)(1), 0, x);",
+    "a second result": "float f = fract(1.5f, &x[0]);",
+    "a function of its own": "set(x);",
+}
+
+
+@pytest.mark.parametrize("body", CHANGES.values(), ids=CHANGES)
+def test_an_input_is_not_changed(body: str) -> None:
+    above = "void set(__global float *to) { to[0] = 1; }"
+    source = kernel(body, above).replace("f0(__global float", "f0(__global const float")
+    for device in nc.devices():
+        if device.has_kernels and device.kind == "cpu":
+            with pytest.raises(BuildError, match=r"const|discards qualifiers|not assignable"):
+                programs.build(device, bounded(source), "f0")
+
+
 #: Functions that store more than an element of their buffer, of which PoCL only warns.
 WIDER = {
     "vstore of doubles": "vstore4((double4)(7), 3, x);",

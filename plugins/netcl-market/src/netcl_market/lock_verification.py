@@ -54,8 +54,8 @@ def verify(
     receipts.save()
     sealed = receipts.sealed()
     if strict:
-        for name, origin in sealed.strangers():
-            found.append(Difference("NP505", name, f"it is imported already, from {origin}"))
+        for name, why in sealed.strangers():
+            found.append(Difference("NP505", name, f"it is imported already, {why}"))
     return lock, found, sealed
 
 

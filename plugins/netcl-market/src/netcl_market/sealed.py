@@ -7,9 +7,13 @@ are compiled, whatever lies in front of them on the path, and no byte code besid
 
 from __future__ import annotations
 
+import marshal
 import os
 import sys
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -22,6 +26,25 @@ from netcl_market.installed import Places, module_of
 
 #: Which file of a module Python takes.
 _SUFFIXES: Final = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
+
+_OWN: Final = __name__.partition(".")[0]
+#: Bytes before the code in a file of byte code.
+_HEADER: Final = 16
+
+
+#: Seconds by which the beginning of a process and times of files are rounded.
+_TICKS: Final = 0.02
+
+
+@cache
+def _began() -> float:
+    """When this process began, in seconds since the epoch; where nobody tells, at no time."""
+    try:
+        stat = Path("/proc/self/stat").read_text(encoding="utf-8")
+        since_boot = int(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot + _TICKS
+    except (OSError, AttributeError):
+        return float("inf")
 
 
 @final
@@ -48,18 +71,36 @@ class Sealed(MetaPathFinder):
                 self._parents.update(".".join(parts[:k]) for k in range(1, len(parts)))
 
     def strangers(self) -> list[tuple[str, str]]:
-        """Modules of theirs that are imported already, from elsewhere: the name, and where from.
+        """Modules of theirs that are imported already, and not as locked: the name, and why not.
 
-        Not the core's, which is what asks.
+        Not the core's and the market's, which are what asks.
         """
         strangers = []
         for name, file in self._modules.items():
             module = sys.modules.get(name)
-            if module is not None and name.partition(".")[0] != "netcl_core":
-                origin = str(getattr(module, "__file__", None))
-                if origin != file and os.path.realpath(origin) != os.path.realpath(file):
-                    strangers.append((name, origin))
+            if module is None or name.partition(".")[0] == "netcl_core":
+                continue
+            origin = str(getattr(module, "__file__", None))
+            if origin != file and os.path.realpath(origin) != os.path.realpath(file):
+                strangers.append((name, f"from {origin}"))
+            elif name.partition(".")[0] != _OWN and not self._ran(module, file):
+                strangers.append((name, "and its file or its byte code has changed since"))
         return strangers
+
+    def _ran(self, module: ModuleType, file: str) -> bool:
+        """Whether a module that was imported ran the content that its file has now.
+
+        The file has not changed since this process began, and its byte code is that of the source.
+        """
+        if os.stat(file).st_ctime > _began():  # noqa: PTH116 - a Path takes ten times as long
+            return False
+        cached = Path(getattr(module, "__cached__", None) or "")
+        if not file.endswith(tuple(SOURCE_SUFFIXES)) or not cached.is_file():
+            return True
+        with suppress(EOFError, ValueError, TypeError):  # it is no byte code, and was not run
+            ran = marshal.loads(cached.read_bytes()[_HEADER:])
+            return bool(ran == compile(self.read(Path(file)), file, "exec", dont_inherit=True))
+        return True
 
     def read(self, path: Path) -> bytes:
         """The content of a file; raises PluginError NP512 if it is not what was locked."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 from netcl_plugin_data_kernels.cursor import Cursor
-from netcl_plugin_data_kernels.vocabulary import ATTRIBUTES, QUALIFIERS, TYPES
+from netcl_plugin_data_kernels.vocabulary import ATTRIBUTES, BYTES, QUALIFIERS, TYPES
 
 
 @final
@@ -14,13 +15,28 @@ from netcl_plugin_data_kernels.vocabulary import ATTRIBUTES, QUALIFIERS, TYPES
 class Name:
     """What a name stands for: a value; a pointer or an array of `type`, with its sizes as C.
 
-    Another work-item may change a `shared` value between two looks at it.
+    Another work-item may change a `shared` value between two looks at it. Nothing may be stored
+    by a `const` pointer.
     """
 
     type: str
     pointer: bool = False
     sizes: tuple[str, ...] = ()
     shared: bool = False
+    const: bool = False
+
+
+def unfit(parameters: Sequence[Name], args: Sequence[str]) -> str:
+    """What a kernel's parameters should be that is launched with `args`; empty: they are that."""
+    if len(parameters) != len(args):
+        return f"{len(args)} parameters"
+    for number, (of, arg) in enumerate(zip(parameters, args, strict=True), 1):
+        size = BYTES.get(arg, 0)
+        if of.pointer == bool(size) or (size and BYTES.get(of.type) != size):
+            return f"parameter {number} " + (f"of type {arg}" if size else "for a buffer")
+        if arg == "in" and not of.const:
+            return f"a pointer to const as parameter {number}, which is an input"
+    return ""
 
 
 class DeclarationReader(Cursor):
@@ -68,6 +84,19 @@ class DeclarationReader(Cursor):
                 break
         if not ATTRIBUTES.fullmatch(self.since(start)):
             self.refuse("a work-group size, or a hint", first)
+
+    def size(self) -> int:
+        """A number of elements: whole numbers, their products and sums."""
+        total, product = 0, 1
+        while True:
+            if not self.text.isdecimal() or self.text[0] == "0":  # 010 are eight
+                self.refuse("a whole number of elements")
+            product *= int(self.take())
+            if not self.given("*"):
+                total, product = total + product, 1
+                if not self.given("+"):
+                    self.want("]")
+                    return total
 
     def declares(self) -> bool:
         text = self.text

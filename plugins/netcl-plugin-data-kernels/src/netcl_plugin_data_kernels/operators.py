@@ -234,6 +234,7 @@ class _Launch:
         """The launch; `room` has the bytes of each buffer where indices are checked."""
         args = [(k, v(names) if isinstance(v, Expression) else v) for k, v in self.args]
         args = [(names["acc"] if kind == "acc" else kind, value) for kind, value in args]
+        parameters = tuple([kind for kind, _ in args])
         if room is not None:
             empty = ("scratch", len([each for each in room if each[0] == "scratch"]))
             buffers = [each for each in args if each in room]
@@ -253,7 +254,9 @@ class _Launch:
                 "acc": names["acc"],
                 **{name: each(names) for name, each in self.variables.items()},
             },
-            screen=screen_of(template, room is not None, **items),
+            screen=screen_of(
+                template, room is not None, entry=self.entry, args=parameters, **items
+            ),
         )
 
 

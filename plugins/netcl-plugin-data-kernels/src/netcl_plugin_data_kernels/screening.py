@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from typing import Final, final
 
 from netcl_core.errors import TemplateError, coded, message
-from netcl_plugin_data_kernels.kernel_declarations import Name
+from netcl_plugin_data_kernels.kernel_declarations import Name, unfit
 from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionReader
 from netcl_plugin_data_kernels.settled import is_clean
 from netcl_plugin_data_kernels.vocabulary import (
@@ -60,6 +60,7 @@ class _Reader(ExpressionReader):
     ) -> None:
         super().__init__(source, bounds, settled)
         self.private = 0
+        self.kernels: dict[str, tuple[Token, Sequence[Name]]] = {}
         self._items = items
         self._outside = 0  # blocks around the innermost `switch`
 
@@ -104,6 +105,8 @@ class _Reader(ExpressionReader):
         self.want("(")
         self.scopes.append({})
         parameters = self.parameters(kernel)
+        if kernel:
+            self.kernels[name] = token, [of for _, of in parameters]
         pointers = [each for each, of in parameters if of.pointer]
         if self.bounds:
             what = "bytes" if kernel else "count"
@@ -129,6 +132,18 @@ class _Reader(ExpressionReader):
         self.costs[name], self.weights[name] = self.used, self.weight - before
         self.functions[name] = tuple((x, of.type if of.pointer else "") for x, of in parameters)
 
+    def launched(self, entry: str, args: Sequence[str]) -> None:
+        """Refuse a kernel whose parameters are not what it is launched with.
+
+        A runtime takes the bytes of a number for a buffer's handle where a pointer is declared.
+        """
+        token, parameters = self.kernels.get(entry, (None, ()))
+        if token is None:
+            self.refuse(f"the kernel {entry!r}, which is launched")
+        expected = unfit(parameters, args)
+        if expected:
+            self.refuse(f"{expected}, as it is launched", token)
+
     def parameters(self, kernel: bool) -> list[tuple[str, Name]]:
         parameters: list[tuple[str, Name]] = []
         if self.text == "void" and self.peek() == ")":
@@ -144,7 +159,7 @@ class _Reader(ExpressionReader):
                 self.refuse("a pointer to numbers of a type with its own size")
             if pointer and self.bounds and kernel and {"local", "__local"} & words:
                 self.refuse("local memory that the kernel declares")
-            parameters.append((self.name(), Name(type_, pointer)))
+            parameters.append((self.name(), Name(type_, pointer, const="const" in words)))
             self.writes.declare(parameters[-1][0], type_, not pointer)
             self.scopes[-1][parameters[-1][0]] = parameters[-1][1]
         return parameters
@@ -179,19 +194,6 @@ class _Reader(ExpressionReader):
                 self.say(f" = {'{' * len(sizes)}({type_})(0){'}' * len(sizes)}")
             if not self.given(","):
                 return
-
-    def size(self) -> int:
-        """A number of elements: whole numbers, their products and sums."""
-        total, product = 0, 1
-        while True:
-            if not self.text.isdecimal() or self.text[0] == "0":  # 010 are eight
-                self.refuse("a whole number of elements")
-            product *= int(self.take())
-            if not self.given("*"):
-                total, product = total + product, 1
-                if not self.given("+"):
-                    self.want("]")
-                    return total
 
     def hold(self, bytes_: int) -> None:
         """Count arrays: a stack that they do not fit would run into others' memory."""
@@ -343,13 +345,25 @@ class _Reader(ExpressionReader):
 
 
 @lru_cache(maxsize=1024)
-def screen_of(template: str, bounds: bool, items: int = _ITEMS) -> Callable[[str], str]:
+def screen_of(
+    template: str,
+    bounds: bool,
+    items: int = _ITEMS,
+    entry: str = "",
+    args: tuple[str, ...] = (),
+) -> Callable[[str], str]:
     """`screened` for the kernels of a template, the same object each time."""
-    return partial(screened, bounds=bounds, who=f"the kernel of data {template!r}", items=items)
+    who = f"the kernel of data {template!r}"
+    return partial(screened, bounds=bounds, who=who, items=items, entry=entry, args=args)
 
 
 def screened(
-    source: str, bounds: bool = False, who: str = "a kernel of data", items: int = _ITEMS
+    source: str,
+    bounds: bool = False,
+    who: str = "a kernel of data",
+    items: int = _ITEMS,
+    entry: str = "",
+    args: Sequence[str] = (),
 ) -> str:
     """The source of a kernel of data, if nothing in it leaves OpenCL C.
 
@@ -358,11 +372,16 @@ def screened(
     out of memory or changes something, is the first then. Each kernel takes one more number for
     each buffer, after all other arguments: its bytes.
 
+    The kernel `entry` is launched with `args`: `in`, `out` and `scratch` are buffers, of which it
+    may not change the inputs; the others are types of numbers.
+
     Raises TemplateError NP320 with the line and the word of what is refused.
     """
     try:
         reader = _Reader(source, bounds, items)
         written = reader.run()
+        if entry:
+            reader.launched(entry, args)
         settled = reader.writes.settled() if bounds else frozenset()
         if bounds and not all(is_clean(each, settled) for each in reader.indices):
             written = _Reader(source, True, items, settled).run()

@@ -74,7 +74,7 @@ def bench(ctx: click.Context, /, **options: Any) -> None:
 
 
 @click.command()
-@click.argument("target", metavar="[NAME|PATH]", required=False)
+@click.argument("targets", metavar="[NAME|PATH]...", nargs=-1)
 @click.option(
     "--level",
     type=click.Choice(["static", "run", "full"]),
@@ -99,11 +99,22 @@ def bench(ctx: click.Context, /, **options: Any) -> None:
     metavar="SECONDS",
     help="End a check that is silent for so long.  [default: 120]",
 )
-@click.option("--out", metavar="FILE", help="Also write the record as JSON into this new file.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Check so many side by side. Speed is measured when nothing else runs.",
+)
+@click.option(
+    "--out",
+    metavar="PLACE",
+    help="Also write the record as JSON into this new file, or a file for each into this folder.",
+)
 @_json
 @click.pass_context
 def check(ctx: click.Context, /, **options: Any) -> None:
-    """Check an installed plugin, a project folder or a wheel.
+    """Check installed plugins, project folders or wheels.
 
     Without NAME or PATH all installed plugins are checked. Exit code 1: something failed. 2: there
     is nothing to check. 3: a tool that the check needs is missing.

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from netcl_plugin_kit.check import checking as check
 from netcl_plugin_kit.check import targets
 from netcl_plugin_kit.packages import building
 from netcl_plugin_kit.packages.wheel_archive import digest_of
-from netcl_plugin_kit.testing.records import from_json
+from netcl_plugin_kit.testing.records import CheckRecord, from_json
 from terminal import on_terminal, progress_on_terminal
 
+import netcl_core as nc
 from netcl_core.cli import main
 
 #: They start processes.
@@ -140,6 +142,37 @@ def test_every_installed_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(targets, "installed", list)
     assert json.loads(run("--json").stdout) == [] and run("--json").exit_code == 0
     assert "No plugin is installed" in run().stdout
+
+
+def test_side_by_side(tmp_path: Path) -> None:
+    """The records are those of one at a time; what measures time runs when all else is done."""
+    first, second = (tmp_path / name for name in ("first", "second"))
+    wheels = []
+    for folder, faulty in ((first, SOUND), (second, FAULTY["unlisted_op"])):
+        folder.mkdir()
+        wheels.append(faulty.wheel(folder).rename(folder / f"{folder.name}-1.0-py3-none-any.whl"))
+    checks = ("manifest", "registration", "roofline")
+    words = [*wheels, *(f"--only={each}" for each in checks)]
+    result = run(*words, "--jobs=2", "--out", tmp_path, level="full")
+    assert result.exit_code == 1 and "3 checks passed" not in result.stdout, result.output
+    for wheel in wheels:
+        text = (tmp_path / f"{wheel.name}.json").read_text(encoding="utf-8")
+        beside = from_json(json.loads(text))
+        alone = check.check(str(wheel), "full", only=checks)
+        assert _untimed(beside) == _untimed(alone)
+        assert bool(beside.roofline) == nc.default_device().has_kernels
+    again = run(*words, "--jobs=2", "--out", tmp_path, level="full")
+    assert again.exit_code == 2 and "the file is there already" in again.stderr
+
+
+def _untimed(record: CheckRecord) -> CheckRecord:
+    """A record without what is measured anew each time."""
+    outcomes = tuple(replace(each, seconds=0, reason="") for each in record.outcomes)
+    speeds = tuple(
+        replace(each, fraction=0, reference=0, elements=0, shapes="", seed=0)
+        for each in record.roofline
+    )
+    return replace(record, date="", seconds=0, outcomes=outcomes, roofline=speeds)
 
 
 def test_a_file_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:

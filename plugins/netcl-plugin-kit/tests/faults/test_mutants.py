@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -320,7 +321,8 @@ def test_one_work_item_for_a_million_elements_is_too_slow(
     )
     device = nc.default_device()
     case = Case("kit_slow", (uniform(0, 1),), shapes=[[(3,)]])
-    (found,) = rooflines(Table("kit", [case]), [device], seed=5)
+    # The time that this process has a core, which no other process lengthens.
+    (found,) = rooflines(Table("kit", [case]), [device], seed=5, clock=time.process_time)
     assert found.items == 1 and found.elements > 1_000_000 and found.seed == 5
     (failed,) = verdicts([found])
     assert failed.reason.startswith("NC707: one work-item for 2,") and "seed 5" in failed.reason

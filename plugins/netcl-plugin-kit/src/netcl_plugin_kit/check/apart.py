@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import IO, Any, Final, final
 
 from netcl_market import child_processes
@@ -62,6 +63,8 @@ class CheckJob:
         path: Folders that go before all others on its `sys.path`.
         packed: The members of the wheel that was unpacked there; None if it is installed.
         project: The folder that the wheel was built from; empty if there is none.
+        timed: Whether it may measure times. Else the part `left` of what it says names what it
+            would have measured.
     """
 
     name: str
@@ -72,6 +75,7 @@ class CheckJob:
     devices: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     against: str | None = None
+    timed: bool = True
 
 
 @final
@@ -151,17 +155,18 @@ def run(
 ) -> dict[str, list[Any]]:
     """The parts of the record by name, each a list of JSON data.
 
-    `folder` is empty, and the child's; `failed` is told each failure when it is found. Raises the
-    NetclError that the child raised, such as MissingExtraError.
+    The child gets a new folder in `folder`; `failed` is told each failure when it is found.
+    Raises the NetclError that the child raised, such as MissingExtraError.
     """
-    lines, order, errors = (folder / name for name in ("lines", "order", "errors"))
+    own = Path(mkdtemp(dir=folder))
+    lines, order, errors = (own / name for name in ("lines", "order", "errors"))
     lines.touch()
     path = [*job.path, *sys.path]
     given = {**asdict(job), "path": path, "lines": str(lines)}
     order.write_text(json.dumps(given), encoding="utf-8")
     said = Conversation(progress, failed)
     with errors.open("wb") as file:
-        child = _start(job, path, folder, file)
+        child = _start(job, path, own, file)
     death = _converse(child, lines, said, patience, errors)
     if said.error is not None:
         death = _fault(said, *said.error)

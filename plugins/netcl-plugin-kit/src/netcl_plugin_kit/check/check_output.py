@@ -17,10 +17,11 @@ from netcl_core.cli import print_json, print_table
 from netcl_core.errors import TargetError, message
 from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.check import checking as check
-from netcl_plugin_kit.check import targets
+from netcl_plugin_kit.check import targets as places
 from netcl_plugin_kit.check.apart import PATIENCE
 from netcl_plugin_kit.check.causes import Told, causes
 from netcl_plugin_kit.check.roofline import ENOUGH
+from netcl_plugin_kit.check.turns import Turns, side_by_side
 from netcl_plugin_kit.testing.records import CheckRecord, Level
 from netcl_plugin_kit.writing import write_text
 
@@ -29,49 +30,76 @@ _MOST_OPS: Final = 8
 
 
 def show_check(
-    target: str | None,
+    targets: Sequence[str],
     level: Level | None,
     devices: Sequence[str],
     only: Sequence[str],
     timeout: float | None,
+    jobs: int,
     as_json: bool,
     out: str | None,
     against: str | None = None,
 ) -> int:
-    """Check one plugin, or all that are installed; 1 if one of them has a failure."""
+    """Check some plugins, or all that are installed; 1 if one of them has a failure."""
     level = level or check.level_for(only)
     check.insist(level, devices, only, against)
-    if out is not None:
-        _insist_on_place(Path(out))
-    words = [target] if target is not None else targets.installed()
-    records = []
-    patience = PATIENCE if timeout is None else timeout
-    with _progress(quiet=as_json or level == "static") as (progress, say):
-        for word in words:
-            told = Told(say).told
-            records.append(
-                check.check(
-                    word,
-                    level,
-                    devices,
-                    only,
-                    progress,
-                    tell=told,
-                    patience=patience,
-                    against=against,
-                )
-            )
-    data: Any = [each.as_json() for each in records]
-    data = data if target is None else data[0]
-    if out is not None:
-        write_text(
-            "plugins check", Path(out), json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    words = [*dict.fromkeys(targets)] or places.installed()
+    files = {} if out is None else _files(Path(out), words)
+    for word in words if targets else ():
+        places.insist(word)
+    turns = Turns(jobs, len(words)) if jobs > 1 and len(words) > 1 else None
+    ready: list[str] = []
+
+    def told(what: str, done: int, total: int) -> None:
+        progress(what, *((done, total) if turns is None else (len(ready), len(words))))
+
+    def record_of(word: str) -> CheckRecord:
+        record = check.check(
+            word,
+            level,
+            devices,
+            only,
+            told,
+            tell=Told(say).told,
+            patience=PATIENCE if timeout is None else timeout,
+            against=against,
+            turns=turns,
         )
+        if word in files:
+            _write(files[word], record.as_json())
+        ready.append(word)
+        return record
+
+    with _progress(quiet=as_json or level == "static") as (progress, say):
+        records = side_by_side(record_of, words) if turns else [*map(record_of, words)]
+    data: Any = [each.as_json() for each in records]
+    data = data[0] if len(targets) == 1 else data
+    if out is not None and not files:
+        _write(Path(out), data)
     if as_json:
         print_json(data)
     else:
         _print_all(records)
     return 1 if any(each.state == "fail" for each in records) else 0
+
+
+def _files(out: Path, words: Sequence[str]) -> dict[str, Path]:
+    """The file of each record in a folder; none if `out` is a file for all of them.
+
+    Raises TargetError unless new files can be written there; a check may take an hour.
+    """
+    files = {word: out / f"{Path(word).name}.json" for word in words} if out.is_dir() else {}
+    for file in files.values() if files else [out]:
+        _insist_on_place(file)
+    if len({*files.values()}) < len(files):
+        given = f"{len(files)} targets, of which some have one name"
+        raise TargetError(message(f"--out {out}", given, "a file name for each record"))
+    return files
+
+
+def _write(file: Path, data: Any) -> None:
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    write_text("plugins check", file, f"{text}\n")
 
 
 def _insist_on_place(out: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from netcl_market.child_processes import held
 
@@ -17,6 +18,7 @@ from netcl_core.errors import ArgumentError, MissingExtraError, message
 from netcl_core.inspect.data import Scratch
 from netcl_plugin_kit.check import apart, full, targets
 from netcl_plugin_kit.check.findings import STATIC
+from netcl_plugin_kit.check.turns import Turns
 from netcl_plugin_kit.faults.sanitizer import MISSING, command
 from netcl_plugin_kit.testing import vocabulary
 from netcl_plugin_kit.testing.records import LEVELS, SCHEMA, CheckRecord, Level, Outcome, from_json
@@ -40,6 +42,7 @@ def check(
     tell: Callable[[Outcome], None] = lambda outcome: None,
     patience: float = apart.PATIENCE,
     against: str | None = None,
+    turns: Turns | None = None,
 ) -> CheckRecord:
     """Check one plugin; whatever is wrong with it stands in the record.
 
@@ -52,6 +55,8 @@ def check(
         tell: Told each failure when it is found; the record has one per op, device and dtype.
         patience: For how many seconds the child process may be silent.
         against: `torch` runs PyTorch's own samples of operators of these names, too.
+        turns: When it may run, if other checks run in this process, too. What is timed has a
+            child process of its own then.
 
     Raises:
         TargetError: the target means nothing that can be checked.
@@ -59,11 +64,10 @@ def check(
         MissingExtraError: something that the check needs is not installed.
     """
     insist(level, devices, only, against)
-    start = time.monotonic()
     with Scratch("check") as folder:
-        found = targets.locate(target, Path(folder), progress)
-        parts: dict[str, list[Any]] = {}
-        if found.failure is None:
+        with nullcontext() if turns is None else turns.beside():
+            start = time.monotonic()
+            found = targets.locate(target, Path(folder), progress)
             job = apart.CheckJob(
                 found.name,
                 found.path,
@@ -73,12 +77,22 @@ def check(
                 tuple(devices),
                 tuple(only),
                 against,
+                timed=turns is None,
             )
-            own = Path(folder, "child")
-            own.mkdir()
-            parts = apart.run(job, own, progress, tell, patience)
-        else:
-            parts = {"outcomes": [asdict(found.failure)]}
+            if found.failure is None:
+                parts = apart.run(job, Path(folder), progress, tell, patience)
+            else:
+                parts = {"outcomes": [asdict(found.failure)]}
+            seconds = time.monotonic() - start
+        left = parts.pop("left", [])
+        if turns is not None and left:
+            job = replace(job, only=tuple(left), against=None, timed=True)
+            with turns.alone():
+                start = time.monotonic()
+                more = apart.run(job, Path(folder), progress, tell, patience)
+                seconds += time.monotonic() - start
+            for name in ("outcomes", "roofline", "parts"):
+                parts[name] = [*parts.get(name, []), *more.get(name, [])]
     failed = any(each["state"] == "failed" for each in parts.get("outcomes", ()))
     return from_json(
         {
@@ -92,7 +106,7 @@ def check(
             "python": platform.python_version(),
             "system": f"{platform.system().lower()}-{platform.machine()}",
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": round(time.monotonic() - start, 3),
+            "seconds": round(seconds, 3),
             "wheel_sha256": found.sha256,
             "held": held(),
             **parts,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, final
 
 from netcl_core import Device
@@ -29,6 +30,8 @@ from netcl_plugin_kit.testing.running import Progress
 
 #: The names of what this level does, for `only`.
 NAMES: Final = ("sanitizer", "mutants", "roofline", "speed")
+#: What measures times, which nothing may run beside.
+TIMED: Final = frozenset({"roofline", "speed"})
 #: How many missed mutants an outcome names; a record holds all.
 _NAMED: Final = 10
 
@@ -99,12 +102,12 @@ def run_all(
     """
     verdicts: list[MutantVerdict] = []
     for done, row in enumerate(rows):
-        for verdict in run_mutants(
-            row, table, thorough=thorough
-        ):  # each is news: who listens may have a patience
-            progress(f"mutants: {row.record.name}", done, len(rows))
-            verdicts.append(verdict)
-    verdicts += run_policy_mutants(table)
+        # Each step is news: who listens may have a patience.
+        alive = partial(progress, f"mutants: {row.record.name}", done, len(rows))
+        verdicts += run_mutants(row, table, thorough=thorough, alive=alive)
+    for verdict in run_policy_mutants(table):
+        progress(f"mutants: {verdict.op}", len(rows), len(rows))
+        verdicts.append(verdict)
     place = _where(devices)
     return verdicts + run_kernel_mutants(rows, table, place, progress, thorough=thorough)
 

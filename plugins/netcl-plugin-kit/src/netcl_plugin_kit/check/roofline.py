@@ -24,7 +24,7 @@ from netcl_plugin_kit.testing.findings import KINDS
 from netcl_plugin_kit.testing.records import Outcome, Roofline
 from netcl_plugin_kit.testing.running import Progress
 from netcl_plugin_kit.testing.streams import recorded
-from netcl_plugin_kit.timing import Timed, best_times
+from netcl_plugin_kit.timing import Clock, Timed, best_times
 
 _DTYPE: Final = "float32"
 #: Fewer elements than this tell the speed of launches, not of kernels.
@@ -47,11 +47,12 @@ def rooflines(
     *,
     ops: Sequence[str] = (),
     seed: int | None = None,
+    clock: Clock = time.perf_counter,
 ) -> list[Roofline]:
     """The fraction of a copy's speed of each op that has a case, on each OpenCL device.
 
     Inputs have a million elements and more where the op takes such. One that cannot run on a
-    device in float32 has no figure. `seed` draws the sizes.
+    device in float32 has no figure. `seed` draws the sizes, and `clock` tells the time.
     """
     seed = random.randrange(1 << 32) if seed is None else seed
     first: dict[str, Case] = {}
@@ -64,7 +65,7 @@ def rooflines(
         for done, case in enumerate(first.values()):
             total = len(first) * len(places)
             progress(f"roofline: {case.op} on {device}", number * len(first) + done, total)
-            found += _measured(case, device, seed)
+            found += _measured(case, device, seed, clock)
     return found
 
 
@@ -89,10 +90,10 @@ def _verdict(one: Roofline) -> Outcome | None:
     return Outcome("roofline", "failed", one.op, one.device, one.dtype, str(error), remedy)
 
 
-def _measured(case: Case, device: Device, seed: int) -> Iterator[Roofline]:
+def _measured(case: Case, device: Device, seed: int, clock: Clock) -> Iterator[Roofline]:
     try:
         with use_device(device), no_grad():
-            arrays = _inputs(case, device, random.Random(f"{seed} {case}"))
+            arrays = _inputs(case, device, random.Random(f"{seed} {case}"), clock)
             tensors = [Tensor.from_host(array, device) for array in arrays]
             with recorded(device) as stream:
                 result = case.run(*tensors)
@@ -101,10 +102,10 @@ def _measured(case: Case, device: Device, seed: int) -> Iterator[Roofline]:
             if not nbytes:
                 return
             functions = [lambda: case.run(*tensors), _copy(device, nbytes)]
-            ours, copy = _best(functions, device, _BUDGET)
-            reference = _reference(case, arrays) if copy / ours < _SLOW * _CLOSE else 0.0
+            ours, copy = _best(functions, device, _BUDGET, clock)
+            reference = _reference(case, arrays, clock) if copy / ours < _SLOW * _CLOSE else 0.0
             if reference and _close(copy / ours, reference / ours):
-                ours, copy = _best(functions, device, _LONG)
+                ours, copy = _best(functions, device, _LONG, clock)
     except Exception:  # it lacks a dtype or an implementation, or is wrong, as the checks say
         return
     yield Roofline(
@@ -126,15 +127,15 @@ def _close(fraction: float, reference: float) -> bool:
     return any(limit / _CLOSE < each < limit * _CLOSE for each, limit in pairs)
 
 
-def _reference(case: Case, arrays: Sequence[Any]) -> float:
+def _reference(case: Case, arrays: Sequence[Any], clock: Clock) -> float:
     """Seconds of the NumPy path."""
     device = get_device("numpy")
     with use_device(device), no_grad():
         tensors = [Tensor.from_host(array, device) for array in arrays]
-        return _best([lambda: case.run(*tensors)], device, 0.0)[0]
+        return _best([lambda: case.run(*tensors)], device, 0.0, clock)[0]
 
 
-def _inputs(case: Case, device: Device, draw: random.Random) -> list[Any]:
+def _inputs(case: Case, device: Device, draw: random.Random, clock: Clock) -> list[Any]:
     """Large inputs, of sizes that are drawn; the largest of the case itself if it takes none."""
     if case.primitive is not None and not case.shapes:
         size = _ELEMENTS[device.kind] + draw.randrange(1, 4096, 2)
@@ -145,26 +146,26 @@ def _inputs(case: Case, device: Device, draw: random.Random) -> list[Any]:
         many = _larger(largest, size, ENOUGH, draw.randrange(64))
         try:
             less, more = (
-                _seconds(case, _larger(largest, size, ENOUGH // part, 0), device)
+                _seconds(case, _larger(largest, size, ENOUGH // part, 0), device, clock)
                 for part in (64, 16)
             )
             if more * (more / less) ** 2 < _TRIAL:  # as many times again, twice
-                _seconds(case, many, device)
+                _seconds(case, many, device, clock)
                 return list(case.sample(many, _DTYPE))
         except Exception:  # sizes that do not fit each other, or the op
             continue
     return list(largest)
 
 
-def _seconds(case: Case, shapes: _Shapes, device: Device) -> float:
+def _seconds(case: Case, shapes: _Shapes, device: Device, clock: Clock) -> float:
     """How long the second of two calls takes: the first builds."""
     tensors = [Tensor.from_host(each, device) for each in case.sample(shapes, _DTYPE)]
     start = 0.0
     for _ in range(2):
-        start = time.perf_counter()
+        start = clock()
         case.run(*tensors)
         stream_of(device).finish()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def _sizes(shapes: Sequence[tuple[int, ...]], draw: random.Random) -> list[int]:
@@ -202,11 +203,13 @@ def _copy(device: Device, nbytes: int) -> Callable[[], Any]:
     return lambda: run_plan(made, [source], ())
 
 
-def _best(functions: Sequence[Callable[[], Any]], device: Device, budget: float) -> list[float]:
+def _best(
+    functions: Sequence[Callable[[], Any]], device: Device, budget: float, clock: Clock
+) -> list[float]:
     """The shortest time of each, measured in turn."""
     finish = stream_of(device).finish
     timed = {i: Timed(each, lambda _: finish(), False) for i, each in enumerate(functions)}
-    best, failed = best_times(timed, budget)
+    best, failed = best_times(timed, budget, clock)
     for error in failed.values():
         raise error
     return [best[i] for i in range(len(functions))]

@@ -78,10 +78,9 @@ def _on_device(
     """Each fault that is in a kernel which the checks on a device run, with what caught it."""
     trials: dict[Row, Trial] = {}
     for done, (row, fault) in enumerate(faulty):
-        progress(f"mutants: {fault.op} on {device}", done, len(faulty))
-        if row not in trials:
-            trials[row] = Trial(row, table, device, thorough=thorough)
-        trial = trials[row]
+        trial = trials.get(row) or Trial(row, table, device, thorough=thorough)
+        trials[row] = trial
+        trial.alive = partial(progress, f"mutants: {fault.op} on {device}", done, len(faulty))
         changed: list[str] = []
         caught = trial.caught_by(partial(_spoiled, row, fault, device, changed))
         if changed:

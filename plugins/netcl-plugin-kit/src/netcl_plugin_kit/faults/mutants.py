@@ -54,9 +54,18 @@ def rows_of(table: Table, only: Sequence[str] = ()) -> list[Row]:
     return [row for row in rows if not only or row.record.name in only]
 
 
-def run_mutants(row: Row, table: Table, *, thorough: bool = True) -> Iterator[MutantVerdict]:
-    """Every fault of an op that changes what it computes, on the NumPy path."""
-    trial = Trial(row, table, get_device("numpy"), thorough=thorough)
+def run_mutants(
+    row: Row,
+    table: Table,
+    *,
+    thorough: bool = True,
+    alive: Callable[[], object] = lambda: None,
+) -> Iterator[MutantVerdict]:
+    """Every fault of an op that changes what it computes, on the NumPy path.
+
+    `alive` is called before each step that a fault meets.
+    """
+    trial = Trial(row, table, get_device("numpy"), thorough=thorough, alive=alive)
     if isinstance(row.record, AutogradPrimitive):
         for fault in _expression_faults(row.record):
             yield trial.verdict(fault)
@@ -80,13 +89,22 @@ class Trial:
     """An op with the steps that `check` makes for it on a device, to be made with a mutant.
 
     `cases` are those of the op; those of other ops that run it, where it has none of its own.
-    Unless it is `thorough`, the steps are those of pytest's suite.
+    Unless it is `thorough`, the steps are those of pytest's suite. `alive` is called before each.
     """
 
-    def __init__(self, row: Row, table: Table, device: Device, *, thorough: bool = True) -> None:
+    def __init__(
+        self,
+        row: Row,
+        table: Table,
+        device: Device,
+        *,
+        thorough: bool = True,
+        alive: Callable[[], object] = lambda: None,
+    ) -> None:
         self.row = row
         self.device = device
         self.thorough = thorough
+        self.alive = alive
         own = table.cases_of(row.record.name)
         self.cases = own or [case for case in table.cases if _runs(case, row)]
         self._sound: dict[str, bool] = {}
@@ -100,11 +118,15 @@ class Trial:
         """The check that complains of the op with a fault and not without it; empty: none."""
         while True:
             with fault():
-                complaint = next(filter(_fails, self._steps()), None)
+                complaint = next(filter(self._fails, self._steps()), None)
             if complaint is None:
                 return ""
             if self._passes_unspoiled(str(complaint)):
                 return complaint.check
+
+    def _fails(self, step: CheckStep) -> bool:
+        self.alive()
+        return _fails(step)
 
     def _steps(self) -> list[CheckStep]:
         """The steps, made anew each time: a case and a step remember their op's record."""
@@ -157,7 +179,9 @@ class _Used:
     def __init__(self, record: Any) -> None:
         self.seen = False
         if isinstance(record, AutogradPrimitive):
-            self.record: Any = replace(record, forward=partial(self._note, record.forward))
+            # Its expressions are parsed before it is used: what it aligns comes by at each call.
+            align = record.align or (lambda *operands: operands)
+            self.record: Any = replace(record, align=partial(self._note, align))
         elif record.function is None:
             self.record = replace(record, infer=partial(self._note, record.infer))
         else:
