@@ -85,3 +85,37 @@ def test_forward_twice_before_backward_keeps_both_records() -> None:
     (other(x).sum() + (other(y) * y).sum()).backward()
     for a, b in zip(model.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(a.grad.cpu(), b.grad.cpu(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_is_one_op_of_each_pass(causal: bool) -> None:
+    torch._dynamo.reset()
+    ops: list[str] = []
+
+    class Names(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            ops.append(func.name())
+            return func(*args, **kwargs or {})
+
+    def attend(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        mask = None if causal else mask
+        return nn.functional.scaled_dot_product_attention(
+            q.transpose(1, 2), k, v, mask, is_causal=causal, enable_gqa=True
+        )
+
+    torch.manual_seed(0)
+    given = [torch.randn(2, 5, 4, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 6),
+             torch.randn(5, 5)]  # fmt: skip
+    found = []
+    for device, run in (("cpu", attend), ("netcl", torch.compile(attend, backend="netcl"))):
+        leaves = [x.to(device).detach().requires_grad_() for x in given]
+        with Names() if device == "netcl" else torch.enable_grad():
+            made = run(*leaves)
+            made.square().sum().backward()
+        found.append([made, *[x.grad for x in leaves[: 3 if causal else 4]]])
+    assert {"netcl::_attention", "netcl::_attention_backward"} <= set(ops)
+    assert not {"aten::bmm", "aten::_softmax"} & set(ops)
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(b.detach().cpu(), a.detach(), rtol=1e-4, atol=1e-5)

@@ -1,20 +1,34 @@
 """Scaled dot product attention by netcl's fused kernels, forward and backward.
 
-PyTorch would make it of products and a softmax, with a matrix of all pairs in between.
+PyTorch would make it of products and a softmax, with a matrix of all pairs in between. Two ops
+stand for it, so that a compiled graph has one node for each pass.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import torch
+from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 import netcl_core.autograd as ag
 from netcl_core.errors import NetclError
-from netcl_plugin_torch.layers import recorded
-from netcl_plugin_torch.tensor import NetclTensor, wrap
+from netcl_plugin_torch.layers import backward_of, forward_of
+from netcl_plugin_torch.tensor import OPS, NetclTensor
 
 aten = torch.ops.aten
+_ARGUMENTS: Final = (
+    "Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal, float? scale, bool gqa, bool[] wanted"
+)
+#: What PyTorch gives while it traces a graph.
+_TRACED: Final = (FakeTensor, FunctionalTensor)
+_library: Final = torch.library.Library("netcl", "FRAGMENT")
+_library.define(f"_attention({_ARGUMENTS}) -> (Tensor, Tensor)")
+_library.define(f"_attention_backward(Tensor grad, Tensor statistic, {_ARGUMENTS}) -> Tensor[]")
+_FORWARD: Final = torch.ops.netcl._attention.default
+_BACKWARD: Final = torch.ops.netcl._attention_backward.default
 
 
 class _Attention(torch.autograd.Function):
@@ -22,24 +36,62 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, options: Any, *tensors: Any) -> Any:
-        raws = [None if x is None else x.raw for x in tensors]
-        made, ctx.leaves = recorded(
-            lambda *leaves: _attend(options, *leaves), raws, ctx.needs_input_grad[1:]
-        )
-        ctx.made = made
-        return wrap(made.value.detach())
+        wanted = list(ctx.needs_input_grad[1:])
+        made, statistic = _FORWARD(*tensors, *options, wanted)
+        ctx.save_for_backward(statistic, *tensors)
+        ctx.options = *options, wanted
+        return made
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Any) -> Any:
-        places = [i for i, want in enumerate(ctx.needs_input_grad[1:]) if want]
-        found = ag.grad(ctx.made, [ctx.leaves[i] for i in places], grad.raw, retain_graph=True)
-        by_place = dict(zip(places, found, strict=True))
-        return None, *[wrap(by_place[i]) if i in by_place else None for i in range(4)]
+        statistic, *tensors = ctx.saved_tensors
+        found = iter(_BACKWARD(grad, statistic, *tensors, *ctx.options))
+        return None, *[next(found) if want else None for want in ctx.options[-1]]
 
 
-def _attend(options: Any, query: Any, key: Any, value: Any, mask: Any) -> Any:
-    return ag.scaled_dot_product_attention(query, key, value, mask, **options)
+def _function(causal: bool, scale: float | None, gqa: bool) -> Callable[..., Any]:
+    def attend(query: Any, key: Any, value: Any, mask: Any) -> Any:
+        return ag.scaled_dot_product_attention(
+            query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=gqa
+        )
+
+    return attend
+
+
+def _run(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None, gqa: bool,
+         wanted: Any) -> Any:  # fmt: skip
+    # The statistic is there for the record that it holds: nobody reads its elements.
+    function = _function(causal, scale, gqa)
+    return forward_of(function, (q, k, v, mask), lambda x: (x[..., 0],), [q.shape[:-1]], wanted)
+
+
+def _run_backward(grad: Any, statistic: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool,
+                  scale: float | None, gqa: bool, wanted: Any) -> list[Any]:  # fmt: skip
+    function = _function(causal, scale, gqa)
+    found = backward_of(statistic, function, (q, k, v, mask), grad, wanted)
+    return [x for x, want in zip(found, wanted, strict=True) if want]
+
+
+def _shapes(q: Any, k: Any, v: Any, *options: Any) -> Any:
+    made = q.new_empty((*q.shape[:-1], v.shape[-1]))
+    return made, q.new_empty(q.shape[:-1], dtype=torch.float32)
+
+
+def _shapes_backward(grad: Any, statistic: Any, q: Any, k: Any, v: Any, mask: Any,
+                     *options: Any) -> list[Any]:  # fmt: skip
+    pairs = zip((q, k, v, mask), options[-1], strict=True)
+    return [x.new_empty(x.shape) for x, want in pairs if want]
+
+
+def _are_for_kernels(query: Any, key: Any, value: Any, mask: Any) -> bool:
+    """Whether netcl's kernels take these operands, whose values are not there yet."""
+    known = (query, key, value) if mask is None else (query, key, value, mask)
+    if not all(type(x) is NetclTensor or isinstance(x, _TRACED) for x in known):
+        return False
+    if any(x.device.type != "netcl" for x in known):
+        return False
+    return bool(query.dtype == key.dtype == value.dtype and query.numel() and key.numel())
 
 
 def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
@@ -47,15 +99,12 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
               enable_gqa: bool = False) -> Any:  # fmt: skip
     """`torch.nn.functional.scaled_dot_product_attention` on the device."""
     tensors = (query, key, value, attn_mask)
-    options = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
-    fits = all(x is None or type(x) is NetclTensor for x in tensors) and not dropout_p
-    if fits and query.dtype == key.dtype == value.dtype and query.numel() and key.numel():
+    if not dropout_p and _are_for_kernels(*tensors):
+        options = (is_causal, scale, enable_gqa)
         try:
             if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
                 return _Attention.apply(options, *tensors)
-            with ag.no_grad():
-                raws = [None if x is None else x.raw for x in tensors]
-                return wrap(_attend(options, *raws).value)
+            return _FORWARD(*tensors, *options, [False] * 4)[0]
         except NetclError:
             pass  # PyTorch's way takes it, or says what is wrong
     return aten._scaled_dot_product_attention_math.default(
@@ -66,3 +115,6 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
 def register(library: Any) -> None:
     """Let PyTorch's function come here."""
     library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
+    OPS[_FORWARD], OPS[_BACKWARD] = _run, _run_backward
+    torch.library.register_fake("netcl::_attention", _shapes, lib=_library)
+    torch.library.register_fake("netcl::_attention_backward", _shapes_backward, lib=_library)

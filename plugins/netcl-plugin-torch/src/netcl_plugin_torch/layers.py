@@ -114,16 +114,19 @@ def _plain(*tensors: Any) -> list[Any]:
     return [None if x is None else raw_of(x) for x in tensors]
 
 
-def _forward(
+def forward_of(
     function: Callable[..., Any], tensors: Sequence[Any], statistics: Callable[..., Any],
-    shapes: Sequence[Any],
+    shapes: Sequence[Any], wanted: Sequence[bool] | None = None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """The result of an op, and statistics of its first operand, the first with netcl's record."""
+    """The result of an op, and statistics of its first operand, the first with netcl's record.
+
+    `wanted` says of which tensors there will be gradients; None: of all, if of any.
+    """
     raws = _plain(*tensors)
     x = raws[0]
     record = None
-    if needs_record(*tensors):
-        made, leaves = recorded(function, raws)
+    if needs_record(*tensors) if wanted is None else any(wanted):
+        made, leaves = recorded(function, raws, wanted)
         record = made, leaves
         value = made.value  # on its memory without its version: no gradient here reads the result
         raw = nc.Tensor(value.buffer, value.shape, value.dtype, value.device)
@@ -146,13 +149,13 @@ def _forward(
     return wrap(raw), *kept
 
 
-def _backward(
+def backward_of(
     statistic: Any, function: Callable[..., Any], tensors: Sequence[Any], grad: Any,
     wanted: Sequence[bool],
 ) -> tuple[Any, ...]:  # fmt: skip
     """The gradients by the kept record; without one the op is computed again."""
     record = getattr(statistic, "node", None)
-    made, leaves = recorded(function, _plain(*tensors)) if record is None else record
+    made, leaves = recorded(function, _plain(*tensors), wanted) if record is None else record
     places = [i for i, want in enumerate(wanted) if want and leaves[i] is not None]
     with ag.enable_grad():
         found = ag.grad(made, [leaves[i] for i in places], grad.raw, retain_graph=True,
@@ -186,7 +189,7 @@ def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) ->
         )
     statistics = partial(_moments, range(lead, x.dim()), eps, True)
     sizes = (*x.shape[:lead], *(1,) * len(shape))
-    return _forward(_layer_norm(shape, eps), (x, weight, bias), statistics, [sizes, sizes])
+    return forward_of(_layer_norm(shape, eps), (x, weight, bias), statistics, [sizes, sizes])
 
 
 @direct("native_layer_norm_backward")
@@ -194,7 +197,7 @@ def native_layer_norm_backward(grad: Any, x: Any, shape: Any, mean: Any, rstd: A
                                bias: Any, mask: Any) -> Any:  # fmt: skip
     # any eps: without a record the operand is normalized by what rstd says
     eps = 1e-5 if getattr(mean, "node", None) is not None else _eps_of(x, rstd, len(shape))
-    return _backward(mean, _layer_norm(shape, eps), (x, weight, bias), grad, mask)
+    return backward_of(mean, _layer_norm(shape, eps), (x, weight, bias), grad, mask)
 
 
 def _eps_of(x: Any, rstd: Any, dims: int) -> float:
@@ -212,7 +215,7 @@ def native_group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, g
         return _moments((2,), eps, False, ag.reshape(raw, (n, groups, c // groups * hw)))
 
     function = _group_norm(groups, eps)
-    return _forward(function, (x, weight, bias), statistics, [(n, groups), (n, groups)])
+    return forward_of(function, (x, weight, bias), statistics, [(n, groups), (n, groups)])
 
 
 def _group_norm(groups: int, eps: float) -> Callable[..., Any]:
@@ -226,7 +229,7 @@ def native_group_norm_backward(grad: Any, x: Any, mean: Any, rstd: Any, weight: 
         return by_decomposition("native_group_norm_backward")(
             grad, x, mean, rstd, weight, n, c, hw, groups, mask
         )
-    return _backward(mean, _group_norm(groups, 0.0), (x, weight, None), grad, mask)
+    return backward_of(mean, _group_norm(groups, 0.0), (x, weight, None), grad, mask)
 
 
 def by_decomposition(name: str) -> Callable[..., Any]:
@@ -252,7 +255,7 @@ def native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, train
     statistics: Any = partial(_moments, dims, eps, False)
     if not training:
         statistics = lambda raw: (nc.zeros(0), nc.zeros(0))  # noqa: E731 - as short as the other
-    return _forward(function, (x, weight, bias), statistics, sizes)
+    return forward_of(function, (x, weight, bias), statistics, sizes)
 
 
 @direct("_native_batch_norm_legit.no_stats")
@@ -269,7 +272,7 @@ def native_batch_norm_backward(
     running = [None, None] if training else _plain(mean, var)
     function = _batch_norm(running[0], running[1], training, 0.0, eps)
     bias = None if weight is None else torch.zeros_like(weight)
-    found = _backward(save_mean, function, (x, weight, bias), grad, mask)
+    found = backward_of(save_mean, function, (x, weight, bias), grad, mask)
     if mask[2] and found[2] is None:
         dims = [i for i in range(x.dim()) if i != 1]
         return *found[:2], grad.sum(dims)
