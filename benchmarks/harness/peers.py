@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module, metadata
+from types import SimpleNamespace
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core import Device
@@ -42,19 +43,13 @@ def library(name: str) -> Any:
     return module
 
 
-@final
-class _TorchOps:
-    """PyTorch's functions under the names that `netcl_core.autograd` has, too."""
-
-    def __getattr__(self, name: str) -> Any:
-        torch = library("torch")
-        found = getattr(torch.nn.functional, name, None)
-        return getattr(torch, name) if found is None else found
-
-
 def torch_ops() -> Any:
-    """PyTorch's functions, those of `torch.nn.functional` and of `torch` in one namespace."""
-    return _TorchOps()
+    """PyTorch's functions, those of `torch.nn.functional` and of `torch` in one namespace.
+
+    They stand in it: what looked them up when they are called would break a compiled graph.
+    """
+    torch = library("torch")
+    return SimpleNamespace(**{**vars(torch), **vars(torch.nn.functional)})
 
 
 def torch_compiled(function: Callable[..., Any]) -> Any:
