@@ -31,6 +31,11 @@ def reduction_kernels(
 ) -> Kernels:
     """The launches that reduce input 0 over `axes` into output 0.
 
+    >>> from netcl_core.autograd import SUM, reduction_kernels
+    >>> device, matrix = nc.default_device(), nc.Spec((4, 3), "float32")
+    >>> if device.has_kernels:  # not the NumPy path
+    ...     assert reduction_kernels(SUM, device, matrix, (1,), "float32").launches
+
     Args:
         how: What combines two values.
         source: The input; it has at least one element.

@@ -26,6 +26,9 @@ def plugin_commands(
 ) -> dict[str, Any]:
     """The click commands that plugins add to `netcl`; a failing hook adds none, with a warning.
 
+    >>> "plugins check" in nc.plugins.plugin_commands()
+    True
+
     A command of a group stands below both names, such as `"plugins lock"`. One that several
     distributions add is decided as an op is; where nothing decides, the error that names them
     stands in the place of the command.

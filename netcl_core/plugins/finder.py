@@ -126,6 +126,11 @@ def finder() -> Finder:
 def unlocked(*, strangers: bool = True) -> AbstractContextManager[None]:
     """A block in which the lock file counts nothing, in the whole process.
 
+    >>> with nc.plugins.unlocked():
+    ...     states = {plugin.state for plugin in nc.plugins.list()}
+    >>> "active" in states or "found" in states
+    True
+
     For what writes and checks the lock: plugins that are loaded inside are not held
     against it, and its choices do not decide. Without `strangers`, what a strict lock does not
     know is not loaded all the same.

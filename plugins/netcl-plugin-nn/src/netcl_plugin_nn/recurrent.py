@@ -25,6 +25,9 @@ _DIRECTIONS: Final = ("", "_reverse")
 class RNNBase(Module):
     """What all have in common: the weights, the layers and directions, and the loop over steps.
 
+    >>> isinstance(nn.LSTM(2, 3), nn.RNNBase)
+    True
+
     Weights have PyTorch's names: `weight_ih_l0` (gates * hidden_size, input), `weight_hh_l0`,
     `bias_ih_l0`, `bias_hh_l0`, with `_reverse` of the second direction. All start uniform in
     +-1/sqrt(hidden_size).

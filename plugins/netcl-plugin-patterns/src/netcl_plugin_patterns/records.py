@@ -107,7 +107,7 @@ class Graph:
     """The ops of a group with its results, each of which is the value of one of them.
 
     >>> sine = ag.MatchedOp("sin", ("x",))
-    >>> print(Graph((ag.MatchedOp("square", (sine,)), sine)))
+    >>> print(nc.patterns.Graph((ag.MatchedOp("square", (sine,)), sine)))
     (square(sin(x)), sin(x))
     """
 

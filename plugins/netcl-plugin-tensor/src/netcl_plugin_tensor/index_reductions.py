@@ -134,6 +134,10 @@ def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *,
                  include_self: bool = True) -> Any:  # fmt: skip
     """`input` with what slices of `source` at one place of a dimension come to: `scatter_reduce`.
 
+    >>> index, source = nc.tensor([0, 0, 2]), nc.tensor([2.0, 3.0, 4.0])
+    >>> ag.index_reduce(nc.ones(3), 0, index, source, "prod").tolist()
+    [6.0, 1.0, 4.0]
+
     Args:
         input: A tensor.
         dim: The dimension.

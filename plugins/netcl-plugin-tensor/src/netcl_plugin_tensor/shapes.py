@@ -352,7 +352,9 @@ OPERATORS = (
         _bind_unfold,
         view=_unfold_view,
         doc="windows(x, dimension, size, step): a view of all windows, as the last dimension; the "
-        "method `x.unfold` of PyTorch.",
+        "method `x.unfold` of PyTorch.\n\n"
+        ">>> ag.windows([1.0, 2.0, 3.0, 4.0], 0, 2, 1).tolist()\n"
+        "[[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]]",
     ),
     _expand("expand"),
     _expand("broadcast_to"),
