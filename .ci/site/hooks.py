@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,11 @@ MODULES = {
 }
 _FENCE = re.compile(r"^```(\w+) (.+)$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+_DRAWING = re.compile(r"!\[([^\]]*)\]\(([\w-]+\.svg)\)")
+_PICTURE = re.compile(
+    r'<picture>.*?srcset="(?:docs/)?([\w-]+\.svg)".*?src="(?:docs/)?([\w-]+\.svg)".*?</picture>',
+    re.DOTALL,
+)
 _BLOCK = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
 
 
@@ -105,6 +111,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         at = "index.md" if at == "README.md" else at
         return f"{mark}[{text}]({posixpath.relpath(at, posixpath.dirname(uri) or '.')}{anchor})"
 
+    markdown = _DRAWING.sub(lambda found: _drawn(found[2], "", found[1]), markdown)
+    markdown = _PICTURE.sub(
+        lambda found: _drawn(found[1], " narrow") + "\n\n" + _drawn(found[2], " wide"), markdown
+    )
     parts = _BLOCK.split(_FENCE.sub(_fence, markdown))  # every second one is code
     text = "".join(
         part if number % 2 else _LINK.sub(link, part) for number, part in enumerate(parts)
@@ -114,6 +124,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         title, _, rest = text.partition("\n")
         text = f'{title}\n\n<a href="{name}" download>This page as a notebook</a>\n{rest}'
     return text
+
+
+def _drawn(name: str, kind: str, said: str = "") -> str:
+    """A drawing of docs/ in the page itself, where its colours follow the page's."""
+    drawing = (ROOT / "docs" / name).read_text(encoding="utf-8").replace("\n", "")
+    if said:
+        drawing = re.sub(r"<title>.*?</title>", f"<title>{escape(said)}</title>", drawing)
+    return f'<div class="drawing{kind}">{drawing}</div>'
 
 
 def _fence(found: re.Match[str]) -> str:
