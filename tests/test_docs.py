@@ -15,6 +15,7 @@ import broken
 import examples
 import generate
 import matrix_page
+import op_pages
 import pytest
 from netcl_market import failures
 from netcl_plugin_kit.check import findings
@@ -200,6 +201,19 @@ def test_public_functions_and_classes_have_an_example(face: str) -> None:
     named = dict(examples.public(face))
     assert named
     assert [name for name, each in named.items() if ">>>" not in (inspect.getdoc(each) or "")] == []
+
+
+def test_every_op_has_its_section() -> None:
+    """With an example, and with who computes it, if it is no further name of another."""
+    sections = [part for page in op_pages.pages().values() for part in page.split("\n## ")[1:]]
+    assert [part.partition("\n")[0] for part in sections if "Another name" not in part]
+    assert sorted(part.partition("\n")[0] for part in sections) == op_pages.ops()
+    bare = [
+        part.partition("\n")[0]
+        for part in sections
+        if "Another name of" not in part and not (">>>" in part and "**Kernels**" in part)
+    ]
+    assert bare == []
 
 
 def test_every_room_is_in_the_table() -> None:

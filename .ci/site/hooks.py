@@ -34,6 +34,8 @@ MODULES = {
     "netcl_core.patterns": "netcl_plugin_patterns.api",
     "netcl_plugin_kit.testing": "netcl_plugin_kit.testing",
 }
+#: The reference of every op, which `make site` has written of the registry.
+OPS = ROOT / "build" / "op-pages"
 _FENCE = re.compile(r"^```(\w+) (.+)$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _DRAWING = re.compile(r"!\[([^\]]*)\]\(([\w-]+\.svg)\)")
@@ -51,6 +53,7 @@ def _beyond_docs() -> dict[str, Path]:
         "CONTRIBUTING.md": ROOT / "CONTRIBUTING.md",
         **{name: Path(__file__).with_name(name) for name in ("netcl.css", "netcl.js")},
         **{f"plugins/{path.parent.name}.md": path for path in readmes},
+        **{f"reference/ops/{path.name}": path for path in sorted(OPS.glob("*.md"))},
         **{f"records/{path.name}": path for path in ROOT.glob("benchmarks/records/*.svg")},
     }
 
@@ -63,12 +66,14 @@ def on_config(config: Any) -> Any:
             {Path(name).stem: name} for name in _beyond_docs() if name.startswith("plugins/")
         ],
     }
+    pages = [name for name in _beyond_docs() if name.startswith("reference/ops/")]
+    lists["OPS"] = [{Path(name).stem: name} for name in pages]
     if CATALOGUE.is_dir():
         market = next(each["The market"] for each in config.nav if "The market" in each)
         market.insert(0, {"All plugins, checked": "market/index.html"})
     config.nav = json.loads(
         re.sub(
-            r'"(MODULES|PLUGINS)"',
+            r'"(MODULES|OPS|PLUGINS)"',
             lambda found: json.dumps(lists[found[1]]),
             json.dumps(config.nav),
         )
