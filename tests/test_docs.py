@@ -267,6 +267,25 @@ PROSE = {
 }
 
 
+#: The most words of a sentence, code and numbers left out.
+LONGEST = 40
+
+
+def hard_to_read(text: str) -> list[str]:
+    """What to change in a text, with its lines; `text` has no code."""
+    found = [
+        f"line {text[: match.start()].count(chr(10)) + 1}: {match[0].strip()!r}: {advice}"
+        for pattern, advice in PROSE.items()
+        for match in re.finditer(pattern, text, re.IGNORECASE | re.MULTILINE)
+    ]
+    for paragraph in re.split(r"\n\s*\n|\n\s*(?:[-*|#]|\d+\.) ?", text):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
+        for sentence in re.split(r"(?<=[.!?:;|])\s+|\s\u00b7\s", plain):
+            if (words := len(re.findall(r"[^\W\d][\w'-]*", sentence))) > LONGEST:
+                found.append(f"{sentence[:60]!r}...: {words} words: several sentences")
+    return found
+
+
 @pytest.mark.parametrize(
     "path",
     [*PAGES, *TUTORIALS, *sorted(ROOT.glob("plugins/**/netcl-*/README.md"))],
@@ -280,12 +299,19 @@ def test_prose_is_plain(path: Path) -> None:
         path.read_text(encoding="utf-8"),
         flags=re.DOTALL | re.MULTILINE,
     )
-    found = [
-        f"{path.name}:{text[: match.start()].count(chr(10)) + 1}: {match[0].strip()!r}: {advice}"
-        for pattern, advice in PROSE.items()
-        for match in re.finditer(pattern, text, re.IGNORECASE | re.MULTILINE)
-    ]
-    assert found == []
+    assert hard_to_read(text) == []
+
+
+@pytest.mark.parametrize("face", [*FACES, *BROUGHT])
+def test_docstrings_are_plain(face: str) -> None:
+    found = {}
+    for name, each in examples.public(face):
+        doc = inspect.getdoc(each) or ""
+        doc = re.sub(r"^ *>>>.*\n(?: *\S.*\n)*", "\n", doc + "\n", flags=re.MULTILINE)
+        doc = re.sub(r"^ *[\w, *]+: ", "\n\n", doc, flags=re.MULTILINE)  # an argument
+        if found_here := hard_to_read(re.sub(r"`[^`]*`", "", doc)):
+            found[name] = found_here
+    assert found == {}
 
 
 # -- the published matrix --------------------------------------------------------------

@@ -34,7 +34,7 @@ def plugin_commands(
     stands in the place of the command.
 
     Args:
-        of: Only those of some plugins.
+        of: Only the commands of these plugins.
         taken: Names that are netcl's own.
     """
     served = {name: _served(name, claims, taken) for name, claims in _claims(of).items()}

@@ -36,7 +36,7 @@ class Finder:
         """What is installed, sorted by distribution and name.
 
         Args:
-            memory: The file of remembered failures, if it is not that of the cache folder.
+            memory: The file of remembered failures, if it is not the cache folder's.
             skip: Keys of plugins that are known to end the interpreter.
 
         Raises PluginError if a lock file asks for what is not so.

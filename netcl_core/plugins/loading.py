@@ -68,7 +68,7 @@ def load_installed(
 
     Args:
         begin: Told before each plugin which one it is.
-        path: The file of remembered failures, if it is not that of the cache folder.
+        path: The file of remembered failures, if it is not the cache folder's.
 
     Raises PluginError with NETCL_PLUGINS_STRICT if a plugin cannot be loaded or, also with
     NETCL_LOCK_STRICT, if the lock file does not fit.

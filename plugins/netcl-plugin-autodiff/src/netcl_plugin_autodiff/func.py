@@ -85,7 +85,7 @@ def grad_and_value(
     >>> autodiff.func.grad_and_value(lambda x: (x * x).sum())(nc.tensor([3.0]))
     (Tensor([6.], shape=(1,), ...), Tensor(9., shape=(), ...))
 
-    `argnums` says of which arguments, tensors or nests of them; with `has_aux` the function gives
+    `argnums` names the arguments, tensors or nests of them; with `has_aux` the function gives
     its value and something else, which is handed on. Such functions may be nested.
     """
     several = not isinstance(argnums, int)
@@ -140,7 +140,7 @@ def value_and_grad(
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """The value of a function, and a function from gradients of it to those of the arguments.
+    """The value of a function, and a function from its gradients to the arguments' gradients.
 
     >>> value, pull = nc.func.vjp(lambda x: x * x, nc.tensor([3.0]))
     >>> value.tolist(), pull(nc.tensor([1.0]))[0].tolist()

@@ -45,7 +45,7 @@ def max_unpool2d(
             the smallest.
 
     Raises:
-        ShapeError: The shapes differ, or `output_size` does not pool to that of `input`.
+        ShapeError: The shapes differ, or `output_size` does not pool to the shape of `input`.
         AttributeValueError: An index out of the result.
     """
     given = (kernel_size, stride, padding, output_size)

@@ -32,8 +32,8 @@ def fused_weighted_bce_smooth_l1_loss(
     >>> round(loss.item(), 4)
     0.5785
 
-    The BCE is that of `weighted_bce`, of pred clamped to [1e-7, 1 - 1e-7]; beyond, its
-    gradient is 0. The smooth L1 is that of pred as it is. Only `pred` gets a gradient.
+    The BCE is `weighted_bce`, of pred clamped to [1e-7, 1 - 1e-7]; beyond, its
+    gradient is 0. The smooth L1 takes pred as it is. Only `pred` gets a gradient.
 
     Args:
         pred: Probabilities of any shape, floating.

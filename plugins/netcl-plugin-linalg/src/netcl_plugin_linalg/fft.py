@@ -183,7 +183,7 @@ def rfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = Non
 
 
 def rfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Any:
-    """The transform of real numbers along axes, of the last of which the first half stays.
+    """The transform of real numbers along axes; the first half of the last one stays.
 
     >>> nc.fft.rfftn(nc.rand(4, 6, 8)).shape
     (4, 6, 5, 2)

@@ -275,8 +275,8 @@ EIGH: Final = operator(
     "linalg_eigh", _square("linalg_eigh"), lambda x: tuple(np.linalg.eigh(x)),
     _infer_eigh, _eigh_backward,
     (
-        "linalg_eigh(x): eigenvalues, the least first, and eigenvectors of symmetric matrices, of "
-    "which the lower triangle is read."
+        "linalg_eigh(x): eigenvalues, the least first, and eigenvectors of symmetric matrices, "
+    "whose lower triangle is read."
         "\n\n"
         '>>> values, vectors = ag.linalg_eigh([[2.0, 0.0], [0.0, 1.0]])\n'
         '>>> values.tolist()\n'

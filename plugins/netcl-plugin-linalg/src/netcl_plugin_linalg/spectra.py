@@ -169,7 +169,7 @@ def istft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int
 
     Args:
         input: Pairs (frequency, piece, 2) or (batch, frequency, piece, 2).
-        n_fft: The length of a piece; the other arguments are those of `stft`.
+        n_fft: The length of a piece; the other arguments are `stft`'s.
         length: How many samples; None: as many as the pieces cover.
     """
     x = ag.as_operand(input)

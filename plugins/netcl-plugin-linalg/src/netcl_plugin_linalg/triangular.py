@@ -234,7 +234,7 @@ def cholesky_inverse(input: Any, upper: bool = False) -> Any:
 
 def triangular_solve(input: Any, A: Any, upper: bool = True, transpose: bool = False,
                      unitriangular: bool = False) -> Any:  # fmt: skip
-    """X with A X = input and A itself, of which a triangle is read.
+    """X with A X = input, and A itself. Only a triangle of A is read.
 
     >>> A, b = nc.tensor([[1.0, 1.0], [0.0, 2.0]]), nc.tensor([[4.0], [2.0]])
     >>> ag.triangular_solve(b, A)[0].tolist()

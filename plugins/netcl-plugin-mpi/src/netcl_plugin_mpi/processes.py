@@ -177,7 +177,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """The number of this process among those of its host; DistributedError before `init()`.
+    """The number of this process on its host; DistributedError before `init()`.
 
     >>> distributed.local_rank()
     0

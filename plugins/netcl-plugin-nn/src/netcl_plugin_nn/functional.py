@@ -43,7 +43,7 @@ def unfold(
 
 @lenient
 def gelu(input: Any, approximate: str = "none") -> Any:
-    """`ag.gelu` with PyTorch's default, the exact form; that of `ag.gelu` is 'tanh'.
+    """`ag.gelu` with PyTorch's default, the exact form; `ag.gelu` has 'tanh'.
 
     >>> exact, near = nn.functional.gelu(nc.tensor(1.0)), ag.gelu(nc.tensor(1.0))
     >>> round(exact.item(), 5), round(near.item(), 5)

@@ -245,7 +245,7 @@ class RNN(RNNBase):
 
     Args:
         input_size, hidden_size: The sizes of a step's input and state.
-        num_layers: How many layers, each of which gets the outputs of the one below.
+        num_layers: How many layers; each gets the outputs of the one below.
         nonlinearity: 'tanh' or 'relu'.
         bias: Whether there are `bias_ih` and `bias_hh`.
         batch_first: Whether input and output are (N, L, size) and not (L, N, size).

@@ -213,7 +213,7 @@ def planned(name: str, *values: Any, **options: Any) -> Any:
 
 
 def get_training_compiler() -> TrainingGraphCompiler:
-    """The training patterns of the process: those of all plugins, and those registered with it.
+    """The training patterns of the process: all plugins', and what was registered with it.
 
     >>> ag.get_training_compiler() is ag.get_training_compiler()
     True

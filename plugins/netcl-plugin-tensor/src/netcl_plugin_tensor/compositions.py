@@ -83,7 +83,7 @@ def ravel(input: Any) -> Any:
 
 
 def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
-    """One dimension as several, of which one size may be -1.
+    """One dimension as several; one of their sizes may be -1.
 
     >>> ag.unflatten(nc.rand(2, 6), 1, (2, 3)).shape
     (2, 2, 3)

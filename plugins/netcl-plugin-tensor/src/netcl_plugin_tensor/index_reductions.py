@@ -142,7 +142,7 @@ def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *,
         input: A tensor.
         dim: The dimension.
         index: int64, one place for each slice of `source`.
-        source: Of the input's shape, but for `dim`.
+        source: Of the input's shape, except in `dim`.
         reduce: `'prod'`, `'mean'`, `'amax'` or `'amin'`.
         include_self: Whether the input's own element counts where something is put.
     """

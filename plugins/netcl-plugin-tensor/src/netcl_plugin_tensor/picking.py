@@ -83,7 +83,7 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
     Args:
         dim: The dimension.
         index: int64, one place for each slice of `source`; several may be the same.
-        source: Of input's shape, but for `dim`.
+        source: Of input's shape, except in `dim`.
         alpha: The factor.
     """
     x = ag.as_operand(input)

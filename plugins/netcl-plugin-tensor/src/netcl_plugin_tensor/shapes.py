@@ -172,10 +172,10 @@ def as_strided(
     [[1, 3], [2, 4]]
 
     Args:
-        input: A tensor; of a view the memory is that of its base.
+        input: A tensor; a view has its base's memory.
         size: The shape of the result.
         stride: The distance from one element to the next, along each dimension.
-        storage_offset: Where the first element lies; None: where that of `input` does.
+        storage_offset: Where the first element lies; None: where the first of `input` does.
 
     Raises ShapeError for places outside of the memory.
     """
