@@ -36,6 +36,8 @@ MODULES = {
 }
 #: The reference of every op, which `make site` has written of the registry.
 OPS = ROOT / "build" / "op-pages"
+#: Files of docs/ that are no part of the site; `exclude_docs` has them, too.
+BARE = (".yml", ".json", ".Dockerfile")
 _FENCE = re.compile(r"^```(\w+) (.+)$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _DRAWING = re.compile(r"!\[([^\]]*)\]\(([\w-]+\.svg)\)")
@@ -109,7 +111,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         mark, text, target, anchor = found[1], found[2], found[3], found[4] or ""
         path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), target))
         at = pages.get(path) or pages.get(f"{path}/README.md") or path.removeprefix("docs/")
-        if at == path and path != "README.md":
+        if (at == path and path != "README.md") or at.endswith(BARE):
             if not config.repo_url:
                 return text
             return f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{path}{anchor})"
