@@ -118,7 +118,9 @@ build/site-tools: $(STAMPS)/python pyproject.toml
 	    || rm -rf $@
 	@[ ! -d $@ ] || touch $@
 
-site: build/site-tools
+site: build/site-tools $(STAMPS)/dev
+	@rm -rf build/op-pages
+	@PYTHONPATH=tests/support $(BIN)/python tests/support/op_pages.py build/op-pages
 	@if [ -x build/site-tools/bin/mkdocs ]; then \
 	    NO_MKDOCS_2_WARNING=1 build/site-tools/bin/mkdocs build --quiet --config-file .ci/site/mkdocs.yml \
 	    && echo "look at it: $(PYTHON) -m http.server --directory build/site"; \

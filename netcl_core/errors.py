@@ -232,7 +232,13 @@ class FusionSkipped(UserWarning):
 
 
 class PluginWarning(UserWarning):
-    """A plugin could not be loaded; everything else works."""
+    """A plugin could not be loaded; everything else works.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", nc.plugins.PluginWarning)  # broken plugins raise now
+    ...     _ = nc.plugins.list()
+    """
 
 
 class SlowWarning(UserWarning):

@@ -15,6 +15,7 @@ import broken
 import examples
 import generate
 import matrix_page
+import op_pages
 import pytest
 from netcl_market import failures
 from netcl_plugin_kit.check import findings
@@ -39,6 +40,20 @@ BROUGHT = (
     "netcl_core.data",
     "netcl_core.amp",
     "netcl_core.autodiff",
+    "netcl_core.autograd.ops",
+    "netcl_core.capture",
+    "netcl_core.distributed",
+    "netcl_core.distributions",
+    "netcl_core.fft",
+    "netcl_core.func",
+    "netcl_core.linalg",
+    "netcl_core.models",
+    "netcl_core.nn.functional",
+    "netcl_core.nn.utils",
+    "netcl_core.nn.utils.rnn",
+    "netcl_core.patterns",
+    "netcl_core.serialization",
+    "netcl_core.special",
 )
 #: Where a program of the environment may lie.
 PLACES = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
@@ -177,34 +192,28 @@ def test_examples_of_docstrings_run(python: Callable[..., str], face: str) -> No
 
 
 def test_examples_of_what_plugins_bring_run(python: Callable[..., str]) -> None:
-    faces = [*BROUGHT, *(f"netcl_core.{each}" for each in ("autograd.ops", "linalg", "fft"))]
-    code = f"import examples; [examples.check_face(each) for each in {faces}]"
+    code = f"import examples; [examples.check_face(each) for each in {BROUGHT}]"
     python(code, PYTHONPATH=HELP, NETCL_DEVICE="numpy")
-
-
-#: Public functions and classes that say enough without an example, or have it elsewhere.
-WITHOUT_EXAMPLE = {
-    "netcl_core": "Bound HostCall NamespaceRegistrar OperatorRegistrar PatternRegistrar "
-    "PrimitiveRegistrar host_generator",
-    "netcl_core.autograd": "Combine RowTeams Slots TraceNode reduction_kernels row_teams",
-    "netcl_core.plugins": "Explanation Plugin PluginWarning add_templates doctor_checks "
-    "load_installed plugin_commands unlocked unregister",
-    "netcl_core.nn": "RNNBase StateError TorchMissingError from_torch_state_dict torch_state_dict",
-    "netcl_core.optim": "OptimizerStateError",
-    "netcl_core.data": "DataFormatError MissingDataError WorkerError",
-    "netcl_core.autodiff": "AttachSpec",
-    "netcl_plugin_kit.testing": "CheckRecord RunResult refuse_wrong_gradient table_of",
-}
 
 
 @pytest.mark.parametrize("face", [*FACES, *BROUGHT])
 def test_public_functions_and_classes_have_an_example(face: str) -> None:
-    lacking = {
-        name.removeprefix(f"{face}.")
-        for name, each in examples.public(face)
-        if ">>>" not in (inspect.getdoc(each) or "")
-    }
-    assert lacking == set(WITHOUT_EXAMPLE.get(face, "").split())
+    named = dict(examples.public(face))
+    assert named
+    assert [name for name, each in named.items() if ">>>" not in (inspect.getdoc(each) or "")] == []
+
+
+def test_every_op_has_its_section() -> None:
+    """With an example, and with who computes it, if it is no further name of another."""
+    sections = [part for page in op_pages.pages().values() for part in page.split("\n## ")[1:]]
+    assert [part.partition("\n")[0] for part in sections if "Another name" not in part]
+    assert sorted(part.partition("\n")[0] for part in sections) == op_pages.ops()
+    bare = [
+        part.partition("\n")[0]
+        for part in sections
+        if "Another name of" not in part and not (">>>" in part and "**Kernels**" in part)
+    ]
+    assert bare == []
 
 
 def test_every_room_is_in_the_table() -> None:
@@ -258,6 +267,25 @@ PROSE = {
 }
 
 
+#: The most words of a sentence, code and numbers left out.
+LONGEST = 40
+
+
+def hard_to_read(text: str) -> list[str]:
+    """What to change in a text, with its lines; `text` has no code."""
+    found = [
+        f"line {text[: match.start()].count(chr(10)) + 1}: {match[0].strip()!r}: {advice}"
+        for pattern, advice in PROSE.items()
+        for match in re.finditer(pattern, text, re.IGNORECASE | re.MULTILINE)
+    ]
+    for paragraph in re.split(r"\n\s*\n|\n\s*(?:[-*|#]|\d+\.) ?", text):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
+        for sentence in re.split(r"(?<=[.!?:;|])\s+|\s\u00b7\s", plain):
+            if (words := len(re.findall(r"[^\W\d][\w'-]*", sentence))) > LONGEST:
+                found.append(f"{sentence[:60]!r}...: {words} words: several sentences")
+    return found
+
+
 @pytest.mark.parametrize(
     "path",
     [*PAGES, *TUTORIALS, *sorted(ROOT.glob("plugins/**/netcl-*/README.md"))],
@@ -271,12 +299,19 @@ def test_prose_is_plain(path: Path) -> None:
         path.read_text(encoding="utf-8"),
         flags=re.DOTALL | re.MULTILINE,
     )
-    found = [
-        f"{path.name}:{text[: match.start()].count(chr(10)) + 1}: {match[0].strip()!r}: {advice}"
-        for pattern, advice in PROSE.items()
-        for match in re.finditer(pattern, text, re.IGNORECASE | re.MULTILINE)
-    ]
-    assert found == []
+    assert hard_to_read(text) == []
+
+
+@pytest.mark.parametrize("face", [*FACES, *BROUGHT])
+def test_docstrings_are_plain(face: str) -> None:
+    found = {}
+    for name, each in examples.public(face):
+        doc = inspect.getdoc(each) or ""
+        doc = re.sub(r"^ *>>>.*\n(?: *\S.*\n)*", "\n", doc + "\n", flags=re.MULTILINE)
+        doc = re.sub(r"^ *[\w, *]+: ", "\n\n", doc, flags=re.MULTILINE)  # an argument
+        if found_here := hard_to_read(re.sub(r"`[^`]*`", "", doc)):
+            found[name] = found_here
+    assert found == {}
 
 
 # -- the published matrix --------------------------------------------------------------

@@ -36,10 +36,10 @@ NEW = [
 IDS = [f"{name}-data" if data else name for name, data in NEW]
 
 
-def made(kind: str, name: str, folder: Path, data: bool = False) -> Path:
+def made(kind: str, name: str, folder: Path, data: bool = False, operator: str = "softmax") -> Path:
     """A new project; the op's name is as long as the plugin's."""
     package = f"netcl_plugin_{name.replace('-', '_')}"
-    names = Names(name, f"netcl-plugin-{name}", package, name.replace("-", "_"))
+    names = Names(name, f"netcl-plugin-{name}", package, name.replace("-", "_"), operator)
     project = folder / names.distribution
     create(project, SCAFFOLDS[kind], names, data_only=data)
     return project
@@ -116,11 +116,14 @@ def test_their_tests_pass(projects: Sequence[Path], path: str, every: int, more_
     assert int(passed.split()[0]) > more_than and "failed" not in passed
 
 
-@pytest.mark.parametrize("kind", SCAFFOLDS)
+@pytest.mark.parametrize(
+    ("kind", "operator"),
+    [*((kind, "softmax") for kind in SCAFFOLDS), ("implementation", "rms_norm")],
+)
 def test_what_is_left_as_it_was_written_is_noted(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, operator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project = made(kind, f"a-{kind}", tmp_path)
+    project = made(kind, f"a-{kind}", tmp_path, operator=operator)
     table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     source = project / "src"
     texts = {

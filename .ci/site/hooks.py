@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,17 @@ MODULES = {
     "netcl_core.patterns": "netcl_plugin_patterns.api",
     "netcl_plugin_kit.testing": "netcl_plugin_kit.testing",
 }
+#: The reference of every op, which `make site` has written of the registry.
+OPS = ROOT / "build" / "op-pages"
+#: Files of docs/ that are no part of the site; `exclude_docs` has them, too.
+BARE = (".yml", ".json", ".Dockerfile")
 _FENCE = re.compile(r"^```(\w+) (.+)$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+_DRAWING = re.compile(r"!\[([^\]]*)\]\(([\w-]+\.svg)\)")
+_PICTURE = re.compile(
+    r'<picture>.*?srcset="(?:docs/)?([\w-]+\.svg)".*?src="(?:docs/)?([\w-]+\.svg)".*?</picture>',
+    re.DOTALL,
+)
 _BLOCK = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
 
 
@@ -45,6 +55,7 @@ def _beyond_docs() -> dict[str, Path]:
         "CONTRIBUTING.md": ROOT / "CONTRIBUTING.md",
         **{name: Path(__file__).with_name(name) for name in ("netcl.css", "netcl.js")},
         **{f"plugins/{path.parent.name}.md": path for path in readmes},
+        **{f"reference/ops/{path.name}": path for path in sorted(OPS.glob("*.md"))},
         **{f"records/{path.name}": path for path in ROOT.glob("benchmarks/records/*.svg")},
     }
 
@@ -57,12 +68,14 @@ def on_config(config: Any) -> Any:
             {Path(name).stem: name} for name in _beyond_docs() if name.startswith("plugins/")
         ],
     }
+    pages = [name for name in _beyond_docs() if name.startswith("reference/ops/")]
+    lists["OPS"] = [{Path(name).stem: name} for name in pages]
     if CATALOGUE.is_dir():
         market = next(each["The market"] for each in config.nav if "The market" in each)
         market.insert(0, {"All plugins, checked": "market/index.html"})
     config.nav = json.loads(
         re.sub(
-            r'"(MODULES|PLUGINS)"',
+            r'"(MODULES|OPS|PLUGINS)"',
             lambda found: json.dumps(lists[found[1]]),
             json.dumps(config.nav),
         )
@@ -98,13 +111,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         mark, text, target, anchor = found[1], found[2], found[3], found[4] or ""
         path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), target))
         at = pages.get(path) or pages.get(f"{path}/README.md") or path.removeprefix("docs/")
-        if at == path and path != "README.md":
+        if (at == path and path != "README.md") or at.endswith(BARE):
             if not config.repo_url:
                 return text
             return f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{path}{anchor})"
         at = "index.md" if at == "README.md" else at
         return f"{mark}[{text}]({posixpath.relpath(at, posixpath.dirname(uri) or '.')}{anchor})"
 
+    markdown = _DRAWING.sub(lambda found: _drawn(found[2], "", found[1]), markdown)
+    markdown = _PICTURE.sub(
+        lambda found: _drawn(found[1], " narrow") + "\n\n" + _drawn(found[2], " wide"), markdown
+    )
     parts = _BLOCK.split(_FENCE.sub(_fence, markdown))  # every second one is code
     text = "".join(
         part if number % 2 else _LINK.sub(link, part) for number, part in enumerate(parts)
@@ -114,6 +131,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         title, _, rest = text.partition("\n")
         text = f'{title}\n\n<a href="{name}" download>This page as a notebook</a>\n{rest}'
     return text
+
+
+def _drawn(name: str, kind: str, said: str = "") -> str:
+    """A drawing of docs/ in the page itself, where its colours follow the page's."""
+    drawing = (ROOT / "docs" / name).read_text(encoding="utf-8").replace("\n", "")
+    if said:
+        drawing = re.sub(r"<title>.*?</title>", f"<title>{escape(said)}</title>", drawing)
+    return f'<div class="drawing{kind}">{drawing}</div>'
 
 
 def _fence(found: re.Match[str]) -> str:

@@ -6,6 +6,7 @@ document.addEventListener("DOMContentLoaded", () => {
     nav.removeAttribute("aria-labelledby");
     nav.setAttribute("aria-label", `Pages ${i + 1}`);
   });
+  document.querySelectorAll(".md-typeset th:empty").forEach((head) => head.replaceWith(document.createElement("td")));
   document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code").forEach((box) => {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
   });

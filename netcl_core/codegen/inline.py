@@ -257,6 +257,9 @@ def fits(shapes: Sequence[Shape], shape: Shape, stretch: int) -> bool:
 class Slots:
     """What an implementation renders into its kernel: a prologue and an epilogue, or neither.
 
+    >>> ag.Slots().prologue is None, ag.Slots().epilogue is None
+    (True, True)
+
     A plan may add `functions` of its own (`ag.inlined`).
     """
 

@@ -96,7 +96,7 @@ class AutogradPrimitive:
             ops, for calls with an argument of that name that is no attribute, or is one and comes
             as a tensor (`add(x, y, alpha=2)`, `clamp(x, min=low)`).
         commutative: Whether its two inputs may be swapped: patterns match it either way round.
-        alias_of: The op of which this is another name; to patterns the two are one.
+        alias_of: The op that this is another name for; to patterns the two are one.
     """
 
     name: str

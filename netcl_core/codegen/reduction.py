@@ -31,12 +31,17 @@ def reduction_kernels(
 ) -> Kernels:
     """The launches that reduce input 0 over `axes` into output 0.
 
+    >>> from netcl_core.autograd import SUM, reduction_kernels
+    >>> device, matrix = nc.default_device(), nc.Spec((4, 3), "float32")
+    >>> if device.has_kernels:  # not the NumPy path
+    ...     assert reduction_kernels(SUM, device, matrix, (1,), "float32").launches
+
     Args:
         how: What combines two values.
         source: The input; it has at least one element.
         axes: Non-negative axes.
         scale: A factor on the result (the mean is a scaled sum).
-        slots: What computes the elements of input 0 and works on those of output 0.
+        slots: What computes the elements of input 0 and works on the elements of output 0.
         layout: Where the elements of input 0 lie, for which `reduction_reads`; None: in C order.
     """
     form: Any = reduction_gpu if device.kind == "gpu" else reduction_cpu
@@ -67,7 +72,7 @@ def reduction_reads(layout: Geometry | None, axes: Sequence[int]) -> bool:
 
 
 def reduction_stretch(shape: Sequence[int], axes: Sequence[int]) -> int:
-    """How many contiguous elements a vector of a reduction never leaves: those of one run.
+    """How many contiguous elements a vector of a reduction never leaves: the elements of one run.
 
     >>> ag.reduction_stretch((2, 3, 4), (1, 2)), ag.reduction_stretch((2, 3, 4), (1,))
     (12, 4)

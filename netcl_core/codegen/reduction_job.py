@@ -19,6 +19,9 @@ from netcl_core.runtime.kernels import Arg, Kernel, Spec
 class Combine:
     """How two values `a` and `b` become one.
 
+    >>> ag.Combine("sum", "a + b", dict.fromkeys(("float", "double", "int", "long"), "0")).name
+    'sum'
+
     `expression` is OpenCL C that holds for scalars and vectors; `identity` gives the
     neutral element per compute type (`float`, `double`, `int`, `long`). With `widen`
     the work is done in the output's type instead of the input's.

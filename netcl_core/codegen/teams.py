@@ -58,6 +58,10 @@ def load_width(itemsize: int) -> int:
 class RowTeams:
     """How work-items share rows of contiguous elements.
 
+    >>> teams = ag.RowTeams(width=4, team=8, group=32, held=2)
+    >>> teams.number(5), teams.items(5)
+    (8, 64)
+
     Each of `team` items loads vectors of `width` elements and keeps `held` of them in
     registers; with `held` 0 the row is too long, and each pass over it reads it again.
     A work-group of `group` items has one team or several.
@@ -84,7 +88,11 @@ class RowTeams:
 
 
 def row_teams(device: Device, size: int, dtype: Dtype) -> RowTeams:
-    """Teams for rows of `size` elements that start anywhere in a contiguous tensor of a dtype."""
+    """Teams for rows of `size` elements that start anywhere in a contiguous tensor of a dtype.
+
+    >>> ag.row_teams(nc.get_device("numpy"), 1000, nc.DTYPES["float32"]).width
+    4
+    """
     width = load_width(dtype.itemsize)
     while size % width:
         width //= 2

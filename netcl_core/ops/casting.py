@@ -63,13 +63,24 @@ class Casting(Protocol):
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """`x` in another dtype; gradients are cast back between floating dtypes."""
+    """`x` in another dtype; gradients are cast back between floating dtypes.
+
+    >>> ag.astype([1.7, -1.7], "int32").tolist()
+    [1, -1]
+    """
     operand = x if isinstance(x, Tensor) else Tensor.from_host(x)
     return cast(operand, dtype_name(dtype, "astype"), "astype")
 
 
 def clone(x: Any) -> Any:
-    """A copy of `x` with a buffer of its own, through which gradients flow."""
+    """A copy of `x` with a buffer of its own, through which gradients flow.
+
+    >>> x = nc.tensor([1.0, 2.0])
+    >>> y = ag.clone(x)
+    >>> y[0] = 5.0
+    >>> x.tolist(), y.tolist()
+    ([1.0, 2.0], [5.0, 2.0])
+    """
     operand = x if isinstance(x, Tensor) else Tensor.from_host(x)
     return _converted(operand, operand.dtype, "clone")
 

@@ -48,7 +48,11 @@ from netcl_core.tensors.tensor import Tensor
 
 
 def to_device(x: Any, device: Device) -> Any:
-    """`x` on another device; gradients go back the same way."""
+    """`x` on another device; gradients go back the same way.
+
+    >>> ag.to_device(nc.tensor([1.0]), nc.get_device("numpy")).device
+    <Device numpy: NumPy>
+    """
     source = x.device
     if source is device:
         return x

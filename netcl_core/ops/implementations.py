@@ -86,7 +86,7 @@ class Requirements:
 
     Args:
         device_kinds: "gpu", "cpu" or "accelerator".
-        dtypes: Those of the first result.
+        dtypes: The dtypes that the first result may have.
         extensions: What the device advertises, such as "cl_khr_fp64".
         compiles: A template, rendered without variables, that the device's compiler has to take:
             for what no extension tells, such as instructions of one vendor. It is compiled once
@@ -149,7 +149,7 @@ class Space:
     >>> len(space.combinations)
     8
 
-    A plan reads `request.settings["rows"]`. Every combination gives the same results, but for
+    A plan reads `request.settings["rows"]`. Every combination gives the same results, except for
     rounding; `netcl tune` measures which is fastest on a device, and keeps a record of it.
 
     Args:
@@ -158,8 +158,8 @@ class Space:
             without any measurement. They are among the choices, and fit.
         fits: `(request, settings) -> reason or None`: why a combination cannot run, such as too
             little local memory. Without it all can.
-        shape_class: `(request) -> text`: which requests share a record. Without it: those of equal
-            dtypes and ranks whose sizes round up to the same powers of two.
+        shape_class: `(request) -> text`: which requests share a record. Without it: requests
+            of equal dtypes and ranks whose sizes round up to the same powers of two.
     """
 
     choices: Mapping[str, Sequence[Any]]
@@ -242,11 +242,11 @@ class Implementation:
     >>> one_pass = ag.Implementation("layer_norm", "one pass", plan, priority=1)
     >>> one_pass.requires.unmet_everywhere(nc.default_device())
 
-    Its kernels get contiguous buffers in C order, of the shapes and dtypes in the request, but for
-    inputs that it says it `reads` as they lie: of these the whole memory, with the geometry in
-    `request.layouts`. Inputs
-    are read only, and one buffer may be two of them; outputs (and residuals, where `keep` asks for
-    these) share memory with nothing, and every element of them is written.
+    Its kernels get contiguous buffers in C order, of the shapes and dtypes in the request. Inputs
+    that it `reads` as they lie are an exception: of these it gets the whole memory, with the
+    geometry in `request.layouts`. Inputs are read only, and one buffer may be two of them. Outputs
+    (and residuals, where `keep` asks for these) share memory with nothing, and every element of
+    them is written.
 
     Args:
         operator: The name of anybody's operator.
@@ -276,8 +276,8 @@ class Implementation:
         space: What may be tried to make it faster; the functions above but `requires` find one
             combination as `request.settings`.
 
-    A residual that a `backward` returns as a gradient, as it is, is given away: whoever gets it may
-    write to it, and a second pass over the same graph runs the kernels again. See `ag.is_one`.
+    A residual that a `backward` returns as a gradient, as it is, is given away: the walk may write
+    to it, and a second pass over the same graph runs the kernels again. See `ag.is_one`.
     """
 
     operator: str
@@ -316,7 +316,7 @@ class Saved:
     >>> saved.output is y, saved.attrs["p"], saved.needs
     (True, 2, (True,))
 
-    The tensors are those of the call, and others hold them, too: none may be written to. What
+    These are the call's own tensors, and others hold them, too: none may be written to. What
     `saves` leaves out may have been changed since, and only its shape and dtype count.
 
     Attributes:

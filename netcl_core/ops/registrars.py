@@ -64,7 +64,18 @@ class OpRegistrar(RecordRegistrar[R]):
 
 @final
 class PrimitiveRegistrar(OpRegistrar[AutogradPrimitive]):
-    """Takes a plugin's elementwise ops; their expressions are checked at once."""
+    """Takes a plugin's elementwise ops; their expressions are checked at once.
+
+    >>> class Plugin:
+    ...     @nc.hookimpl
+    ...     def netcl_register_primitives(self, registry):
+    ...         forward = lambda x, attrs: f"4 * {x[0]}"
+    ...         registry.add(ag.AutogradPrimitive("fourfold", forward, None, arity=1))
+    >>> _ = nc.plugins.register(Plugin(), "four")
+    >>> ag.fourfold([1.0]).tolist()
+    [4.0]
+    >>> nc.plugins.unregister("four")
+    """
 
     def _check(self, record: AutogradPrimitive) -> None:
         _check_expressions(record)
@@ -119,7 +130,19 @@ def _check_expressions(record: AutogradPrimitive) -> None:
 
 @final
 class OperatorRegistrar(OpRegistrar[Operator | Implementation]):
-    """Takes a plugin's structured ops, and its implementations of anybody's."""
+    """Takes a plugin's structured ops, and its implementations of anybody's.
+
+    >>> def thrice(x):
+    ...     return ag.mul(x, 3.0)
+    >>> class Plugin:
+    ...     @nc.hookimpl
+    ...     def netcl_register_operators(self, registry):
+    ...         registry.add(ag.composite(thrice, ("x",)))
+    >>> _ = nc.plugins.register(Plugin(), "threefold")
+    >>> ag.thrice([1.0]).tolist()
+    [3.0]
+    >>> nc.plugins.unregister("threefold")
+    """
 
 
 @runtime_checkable
@@ -142,7 +165,19 @@ class PatternRecord(Protocol):
 
 @final
 class PatternRegistrar(OpRegistrar[PatternRecord]):
-    """Takes a plugin's training patterns with their parts; their templates have to be there."""
+    """Takes a plugin's training patterns with their parts; their templates have to be there.
+
+    >>> group = ag.MatchedOp("log", (ag.MatchedOp("sigmoid", ("x",)),))
+    >>> class Plugin:
+    ...     @nc.hookimpl
+    ...     def netcl_register_patterns(self, registry):
+    ...         planner = lambda x: ag.neg(ag.softplus(ag.neg(x)))
+    ...         registry.add(ag.TrainingPattern("log_of_sigmoid", group, planner))
+    >>> _ = nc.plugins.register(Plugin(), "sigmoids")
+    >>> ag.jit_compile(lambda x: ag.log(ag.sigmoid(x)))(nc.tensor([-200.0])).tolist()
+    [-200.0]
+    >>> nc.plugins.unregister("sigmoids")
+    """
 
     def _check(self, record: PatternRecord) -> None:
         """Raise TemplateError for a template that is missing or no Jinja."""
@@ -155,7 +190,17 @@ AmpPolicyRegistrar: TypeAlias = RecordRegistrar[AmpPolicy]
 
 @final
 class NamespaceRegistrar:
-    """Takes a plugin's namespaces of the face."""
+    """Takes a plugin's namespaces of the face.
+
+    >>> class Plugin:
+    ...     @nc.hookimpl
+    ...     def netcl_register_namespaces(self, registry):
+    ...         registry.add("numbers", "fractions")
+    >>> _ = nc.plugins.register(Plugin(), "fractional")
+    >>> nc.numbers.Fraction(6, 4)
+    Fraction(3, 2)
+    >>> nc.plugins.unregister("fractional")
+    """
 
     def __init__(self, hook: str, transaction: Transaction, prefix: str) -> None:
         self._transaction = transaction

@@ -26,12 +26,15 @@ def plugin_commands(
 ) -> dict[str, Any]:
     """The click commands that plugins add to `netcl`; a failing hook adds none, with a warning.
 
+    >>> "plugins check" in nc.plugins.plugin_commands()
+    True
+
     A command of a group stands below both names, such as `"plugins lock"`. One that several
     distributions add is decided as an op is; where nothing decides, the error that names them
     stands in the place of the command.
 
     Args:
-        of: Only those of some plugins.
+        of: Only the commands of these plugins.
         taken: Names that are netcl's own.
     """
     served = {name: _served(name, claims, taken) for name, claims in _claims(of).items()}

@@ -36,7 +36,7 @@ class Finder:
         """What is installed, sorted by distribution and name.
 
         Args:
-            memory: The file of remembered failures, if it is not that of the cache folder.
+            memory: The file of remembered failures, if it is not the cache folder's.
             skip: Keys of plugins that are known to end the interpreter.
 
         Raises PluginError if a lock file asks for what is not so.
@@ -125,6 +125,11 @@ def finder() -> Finder:
 
 def unlocked(*, strangers: bool = True) -> AbstractContextManager[None]:
     """A block in which the lock file counts nothing, in the whole process.
+
+    >>> with nc.plugins.unlocked():
+    ...     states = {plugin.state for plugin in nc.plugins.list()}
+    >>> "active" in states or "found" in states
+    True
 
     For what writes and checks the lock: plugins that are loaded inside are not held
     against it, and its choices do not decide. Without `strangers`, what a strict lock does not

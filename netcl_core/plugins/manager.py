@@ -40,7 +40,16 @@ def list() -> Sequence[Plugin]:
 
 
 def add_templates(prefix: str, folder: str | Path) -> None:
-    """Make `<prefix>/<file>` mean a template in `folder`, for primitives outside plugins."""
+    """Make `<prefix>/<file>` mean a template in `folder`, for primitives outside plugins.
+
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> text = "{%- macro forward(x) -%}{{ x }} + 1{%- endmacro -%}"
+    >>> _ = (folder / "plus_one.cl.j2").write_text(text)
+    >>> nc.plugins.add_templates("mine", folder)
+    >>> ag.AutogradPrimitive.from_template("mine/plus_one.cl.j2")(nc.tensor([1.0])).tolist()
+    [2.0]
+    """
     add_prefix(prefix, folder)
 
 
@@ -150,6 +159,9 @@ def absent(place: str, name: str, known: Iterable[str]) -> Any:
 
 def doctor_checks() -> Sequence[tuple[str, bool, str]]:
     """What plugins report to `netcl doctor`, one line per plugin that does not work, the lock.
+
+    >>> [name for name, fine, text in nc.plugins.doctor_checks() if not fine]
+    []
 
     Also where a strict lock file does not fit: that is a finding, and loads the plugins all
     the same.

@@ -62,6 +62,15 @@ def _package_of(plugin: Any) -> str | None:
 def unregister(name: str) -> None:
     """Take a plugin and all it provides out of this process; raises PluginError if unknown.
 
+    >>> class Plugin:
+    ...     @nc.hookimpl
+    ...     def netcl_doctor(self):
+    ...         return []
+    >>> _ = nc.plugins.register(Plugin(), "passing")
+    >>> nc.plugins.unregister("passing")
+    >>> "passing" in {plugin.name for plugin in nc.plugins.list()}
+    False
+
     `name` is the plugin's; where several have it, `<distribution>:<name>`.
     """
     with registry.lock:

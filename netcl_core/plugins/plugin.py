@@ -46,6 +46,11 @@ CORE_PREFIX: Final = "core"
 class Plugin:
     """One plugin and its state, with the reason for it.
 
+    >>> _ = ag.relu([1.0])  # the first use of an op loads the plugin that brings it
+    >>> plugin = next(each for each in nc.plugins.list() if each.name == "elementwise")
+    >>> plugin.state, "relu" in plugin.provides
+    ('active', True)
+
     Attributes:
         name: The name of its entry point. Plugins of several distributions may have the same.
         state: found, incompatible, disabled, loading, active or quarantined.

@@ -22,6 +22,12 @@ from netcl_core.runtime.stream import stream_of
 class HostCall:
     """`run(inputs, *outputs)`: NumPy arrays in their shapes; it fills the outputs in place.
 
+    >>> double = nc.HostCall(lambda inputs, out: np.multiply(inputs[0], 2, out=out))
+    >>> out = np.empty(2)
+    >>> _ = double.run([np.array([1.0, 3.0])], out)
+    >>> out
+    array([2., 6.])
+
     The outputs are the results, and the residuals where the request asks for these.
     """
 

@@ -179,6 +179,9 @@ def _lower(device: Device, kernel: Kernel, kinds: Sequence[str]) -> _Lowered:
 class Bound:
     """Kernels for tensors of given shapes on a device: call with input and output buffers.
 
+    >>> nc.Bound(nc.default_device(), nc.Kernels(()), (), ()).launches
+    []
+
     A tensor without elements has no buffer; a kernel gets NULL for it and must not read it.
     """
 

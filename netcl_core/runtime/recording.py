@@ -109,7 +109,7 @@ def before_replay(condition: Callable[[], Any]) -> None:
     ValueError: the rates are those of the capture no longer
 
     It is for what a step takes for granted on the host: what the function raises refuses the
-    replay, of which nothing has been done then. Without a capture nothing happens.
+    replay, before anything of it has been done. Without a capture nothing happens.
     """
     capture = captures.get(get_ident()) if captures else None
     if capture is not None:

@@ -146,7 +146,7 @@ def apply_op(
         args: Nodes, Tensors, or plain values.
         tape: The tape to record on; default: the current one; None: record nothing.
         op_name: The op's name; default: the name of the calling function. Where a function is
-            compiled and a primitive has this name, it is what is computed there.
+            compiled and a primitive has this name, that primitive is computed there.
         attrs: The op's metadata, for tracers.
         saves: Which arguments `grad_fn` reads (default: all); changing one of these in
             place before backward raises MutationError there.

@@ -89,7 +89,7 @@ def when_backward_ends(function: Callable[[], None]) -> bool:
     True
     x.grad is [2.]
 
-    It is for hooks that begin something of which all gradients are the end. All leaves have
+    It is for hooks that begin something which ends when all gradients are there. All leaves have
     their `grad` by then. It is not called if the pass fails; one inside another, as checkpoints
     have it, ends with the outer one.
 
@@ -128,7 +128,7 @@ def retain_grad(x: Tensor) -> None:
     >>> y.grad.numpy()
     array([1., 1.], dtype=float32)
 
-    It is that of the latest pass, after the hooks. For a leaf nothing changes. Raises
+    The latest pass leaves it, after the hooks. For a leaf nothing changes. Raises
     GradientError if no gradient reaches `x`.
     """
     _row_of(x, "retain_grad").retained = True

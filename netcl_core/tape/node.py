@@ -128,7 +128,7 @@ def next_number() -> int:
 class Node(Tensor):
     """A tensor of the graph: the result of a call, or a leaf made by `ag.tensor`.
 
-    Its data are those of another Tensor, its `value`; it adds which call made it.
+    It has the data of another Tensor, its `value`, and adds which call made it.
 
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> y = x * 3

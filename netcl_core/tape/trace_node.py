@@ -49,6 +49,11 @@ class TraceBreak(BaseException):
 class TraceNode:
     """One value of a traced function, symbolic: the placeholder that a Node holds meanwhile.
 
+    >>> x = ag.TraceNode("input", [], (3,), "float32")
+    >>> y = ag.TraceNode("relu", [x], (3,), "float32")
+    >>> y.op_name, y.shape, y.inputs[0].op_name
+    ('relu', (3,), 'input')
+
     Attributes:
         op_name: The op; `"input"` for an argument, `"constant"` for a tensor that the
             function took from elsewhere, `"random_state"` for a fresh random state.

@@ -88,7 +88,7 @@ def _row(name: str, owner: Any) -> str:
     if found is None or inspect.ismodule(found):
         return ""
     said = _sentence(found)
-    arguments = _signature(found)
+    arguments = signature(found)
     if owner is _Methods:  # functions whose first argument is the tensor
         arguments = re.sub(r"^\(x(, )?", "(", arguments)
     return f"- `{name}{arguments}`{': ' if said else ''}{said}"
@@ -108,7 +108,7 @@ def _sentence(thing: Any) -> str:
     return "" if _SAYS_NOTHING.match(said) else said
 
 
-def _signature(thing: Any) -> str:
+def signature(thing: Any) -> str:
     """The arguments with their defaults, without types."""
     if not callable(thing):
         return ""
@@ -119,11 +119,11 @@ def _signature(thing: Any) -> str:
         attrs = [name if value is REQUIRED else f"{name}={value!r}" for name, value in table]
         return f"({', '.join([*given, *attrs])})"
     try:
-        signature = inspect.signature(thing)
+        found_signature = inspect.signature(thing)
     except (TypeError, ValueError):
         return "(...)"
     found, star = [], False
-    for each in signature.parameters.values():
+    for each in found_signature.parameters.values():
         if each.name == "self":
             continue
         if each.kind is each.KEYWORD_ONLY and not star:

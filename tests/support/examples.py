@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ import netcl_core.autograd as ag
 
 _CELL = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 KIT = "netcl_plugin_kit.testing"
-NAMESPACES = ("amp", "autodiff", "data", "nn", "optim")
+MPI = "netcl_core.distributed"
+NAMESPACES = ("amp", "autodiff", "data", "distributed", "models", "nn", "optim")
 
 
 def public(face: str) -> Iterator[tuple[str, Any]]:
@@ -43,6 +45,8 @@ def public(face: str) -> Iterator[tuple[str, Any]]:
 def check_face(face: str) -> None:
     """Run the examples of a module's public functions and classes, and of their methods."""
     finder = doctest.DocTestFinder()
+    if face == MPI and find_spec("mpi4py") is None:
+        return
     names = {name: getattr(nc, name) for name in NAMESPACES}
     names |= {each.__name__: each for _, each in public(face)} if face == KIT else {}
     tests = [finder.find(each, name, module=False) for name, each in public(face)]
@@ -83,6 +87,8 @@ def check_tutorial(path: str) -> None:
 def _run(tests: Iterable[doctest.DocTest], names: dict[str, Any]) -> None:
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for test in tests:
+        if "torch" in test.docstring and find_spec("torch") is None:
+            continue
         test.globs = {"nc": nc, "ag": ag, "np": np, **names}
         runner.run(test)
     result = runner.summarize()

@@ -18,6 +18,7 @@ from typing import Any
 
 import api_reference
 import beside_pytorch
+import concept_drawings
 import manifests
 import readme_drawings
 import renewal
@@ -214,7 +215,8 @@ def _first_paragraph(thing: Any) -> str:
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split()).replace("|", "\\|")
 
 
-PARTS: dict[str, Callable[[], Iterator[str]]] = {
+#: Name -> the lines of a part; None where they cannot be made here, and stay as they are.
+PARTS: dict[str, Callable[[], Iterator[str] | None]] = {
     "benchmarks": benchmarks_tables,
     "checks": checks_table,
     "settings": settings_table,
@@ -229,6 +231,8 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "new_primitive": new_primitive,
     "new_kernels": new_kernels,
     "new_launch": new_launch,
+    "swish": concept_drawings.swish_template,
+    "chain": concept_drawings.chain_sources,
     "api": api_reference.page,
     "programs": programs_list,
     "of_pytorch": of_pytorch,
@@ -241,8 +245,8 @@ def page(text: str) -> str:
     """A page's text with its generated parts renewed."""
 
     def renew(match: re.Match[str]) -> str:
-        lines = "\n".join(PARTS[match[2]]())
-        return f"{match[1]}{lines}\n{match[3]}"
+        lines = PARTS[match[2]]()
+        return match[0] if lines is None else "\n".join([match[1] + next(lines), *lines, match[3]])
 
     return _BLOCK.sub(renew, text)
 
@@ -270,6 +274,7 @@ def wanted() -> dict[Path, str]:
         ROOT / "docs" / "pytorch-names.json": json.dumps(beside_pytorch.listed(nc), indent=1)
         + "\n",
         **readme_drawings.wanted(),
+        **concept_drawings.wanted(),
         **{RECORDS / f"{name}.svg": svg(each) for name, each in last_records(RECORDS).items()},
     }
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:

@@ -51,9 +51,9 @@ A cell lists the dtypes in which an op passed on a runtime:
 A dtype in bold failed, for the reason below the table. The op refuses other dtypes with an error
 that names them, or the runtime does not have them.
 An op passes if shape, dtype, values and gradients are right for sizes 0, 1, odd, prime and in five
-dimensions, for broadcasting and fusion of elementwise ops, non-finite values and strided views,
-with the same bits twice and in four threads at once. Gradients also agree with finite differences
-([conformance.md](conformance.md)).
+dimensions, for broadcasting and fusion of elementwise ops, non-finite values and strided views.
+It has to give the same bits twice, and in four threads at once. Gradients also agree with finite
+differences ([conformance.md](conformance.md)).
 """
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterator
-from html import escape
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from drawing import svg, text
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-_PROGRAM = """\
+PROGRAM = """\
 @ag.jit_compile
 def gate(x, y):
     return ag.relu(x * 0.5) * y + x
@@ -35,28 +36,43 @@ _TIMES = [
 ]  # fmt: skip
 
 
-def kernel() -> str | None:
-    """`gate` beside the loop of its kernel; None where there is no OpenCL runtime of a CPU."""
+@cache
+def compiled_gate() -> Any:
+    """The kernels of `gate`, forward and backward; None where no OpenCL runtime has a CPU."""
     devices = [each for each in nc.devices() if each.has_kernels and each.kind == "cpu"]
     if not devices:
         return None
     before = nc.default_device()
     nc.use_device(devices[0])
     try:
-        linecache.cache["gate.py"] = (len(_PROGRAM), None, _PROGRAM.splitlines(True), "gate.py")
+        linecache.cache["gate.py"] = (len(PROGRAM), None, PROGRAM.splitlines(True), "gate.py")
         names: dict[str, Any] = {"ag": ag}
-        exec(compile(_PROGRAM, "gate.py", "exec"), names)
-        source = names["gate"].lower(nc.ones(64, 32), nc.ones(64, 32)).forward_source
+        exec(compile(PROGRAM, "gate.py", "exec"), names)
+        x, y = (nc.ones(64, 32, requires_grad=True) for _ in range(2))
+        return names["gate"].lower(x, y)
     finally:
         nc.use_device(before)
-    loop = re.search(r"^ *for \(; i < end.*?^ *\}\n", source, re.DOTALL | re.MULTILINE)
+
+
+def loop_of(source: str) -> str:
+    """The loop of a kernel that takes element by element."""
+    found = re.search(r"^ *for \(; i < end.*?^ *\}\n", source, re.DOTALL | re.MULTILINE)
+    assert found
+    return found[0]
+
+
+def kernel(source: str, *, narrow: bool) -> str:
+    """`gate` beside the loop of its kernel, or for narrow screens above it."""
     name = re.search("__" + r"kernel void \w+", source)
-    assert loop and name
-    shown = f"{name[0]}(...)\n{{\n    ...\n{loop[0]}}}\n"
-    left, right = _PROGRAM.splitlines(), shown.splitlines()
-    height = 62 + 19 * max(len(left), len(right))
-    body = [*_code("Python", left, 20), *_code("OpenCL, written by netcl", right, 330)]
-    return _svg(800, height, "A Python function and the loop of its kernel", body)
+    assert name
+    shown = f"{name[0]}(...)\n{{\n    ...\n{loop_of(source)}}}\n"
+    first, second = PROGRAM.splitlines(), shown.splitlines()
+    lines = len(first) + len(second) if narrow else max(len(first), len(second))
+    x, y = (24, 74 + 18 * len(first)) if narrow else (330, 28)
+    body = _code("Python", first, 24, 28)
+    body += _code("OpenCL C, written by netcl", second, x, y)
+    said = "A Python function and the loop of its kernel"
+    return svg(460 if narrow else 780, 60 + 18 * lines + 46 * narrow, said, body)
 
 
 def peers() -> str:
@@ -68,45 +84,37 @@ def peers() -> str:
         cells = row.strip("| ").split(" | ")
         times = {"netcl": _number(cells[ours])}
         times |= {name: _number(cells[at]) for name, at in others.items()}
-        body.append(f'<text x="20" y="{y}" font-weight="600">{escape(label)}</text>')
+        body.append(text(20, y, label, kind="head"))
         for name, time in times.items():
             y += 22
             part = time / times["PyTorch"]
-            colour = "#00796b" if name == "netcl" else "#9aa5b1"
-            body.append(f'<text x="130" y="{y}" text-anchor="end">{name}</text>')
+            kind = "mark" if name == "netcl" else "bar"
+            body.append(text(114, y, name, anchor="end"))
             body.append(
-                f'<rect x="140" y="{y - 12}" width="{600 * part:.0f}" height="15" fill="{colour}"/>'
+                f'<rect class="{kind}" x="122" y="{y - 12}" width="{270 * part:.0f}" height="15"/>'
             )
-            body.append(f'<text x="{150 + 600 * part:.0f}" y="{y}">{part:.2f}</text>')
+            body.append(text(130 + 270 * part, y, f"{part:.2f}"))
         y += 34
-    return _svg(820, y - 10, "Times in parts of PyTorch's: shorter is faster", body)
+    return svg(460, y - 10, "Times in parts of PyTorch's: shorter is faster", body)
 
 
 def wanted() -> dict[Path, str]:
     """File -> drawing, of those that can be made here."""
-    drawn = {DOCS / "kernel.svg": kernel(), DOCS / "peers.svg": peers()}
-    return {path: text for path, text in drawn.items() if text is not None}
+    drawn = {DOCS / "peers.svg": peers()}
+    gate = compiled_gate()
+    if gate is not None:
+        drawn[DOCS / "kernel.svg"] = kernel(gate.forward_source, narrow=False)
+        drawn[DOCS / "kernel-narrow.svg"] = kernel(gate.forward_source, narrow=True)
+    return drawn
 
 
 def _number(cell: str) -> float:
     return float(cell.split()[0].replace(",", ""))
 
 
-def _code(title: str, lines: list[str], x: int) -> Iterator[str]:
-    yield f'<text x="{x}" y="30" font-weight="600">{escape(title)}</text>'
+def _code(title: str, lines: list[str], x: int, y: int) -> list[str]:
+    body = [text(x, y, title, kind="head")]
     for number, line in enumerate(lines):
-        code, mark, comment = escape(line, quote=False).partition("  //")
-        said = f'{code}<tspan fill="#00796b">{mark}{comment}</tspan>'
-        yield (
-            f'<text x="{x}" y="{58 + 19 * number}" xml:space="preserve" '
-            f'font-family="ui-monospace, monospace" font-size="13">{said}</text>'
-        )
-
-
-def _svg(width: int, height: int, title: str, body: list[str]) -> str:
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        'font-family="system-ui, sans-serif" font-size="14" fill="#1f2933" role="img">'
-    )
-    card = f'<rect width="{width}" height="{height}" rx="8" fill="#f6f8fa"/>'
-    return "\n".join([head, f"<title>{escape(title)}</title>", card, *body, "</svg>", ""])
+        drawn = text(x, y + 26 + 18 * number, line, kind="code")
+        body.append(re.sub(r"(  //.*)(?=</text>)", r'<tspan class="mark">\1</tspan>', drawn))
+    return body

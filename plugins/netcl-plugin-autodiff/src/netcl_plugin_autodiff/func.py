@@ -85,7 +85,7 @@ def grad_and_value(
     >>> autodiff.func.grad_and_value(lambda x: (x * x).sum())(nc.tensor([3.0]))
     (Tensor([6.], shape=(1,), ...), Tensor(9., shape=(), ...))
 
-    `argnums` says of which arguments, tensors or nests of them; with `has_aux` the function gives
+    `argnums` names the arguments, tensors or nests of them; with `has_aux` the function gives
     its value and something else, which is handed on. Such functions may be nested.
     """
     several = not isinstance(argnums, int)
@@ -112,7 +112,11 @@ def grad_and_value(
 def grad(
     func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """The same without the value; with `has_aux` the gradients and the rest."""
+    """The same without the value; with `has_aux` the gradients and the rest.
+
+    >>> nc.func.grad(lambda x: (x * x).sum())(nc.tensor([1.0, 2.0])).tolist()
+    [2.0, 4.0]
+    """
     both = grad_and_value(func, argnums, has_aux)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
@@ -125,13 +129,22 @@ def grad(
 def value_and_grad(
     func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """`grad_and_value`, the value first, as JAX has it."""
+    """`grad_and_value`, the value first, as JAX has it.
+
+    >>> value, grad = nc.func.value_and_grad(lambda x: (x * x).sum())(nc.tensor([1.0, 2.0]))
+    >>> value.item(), grad.tolist()
+    (5.0, [2.0, 4.0])
+    """
     both = grad_and_value(func, argnums, has_aux)
     return lambda *args, **kwargs: both(*args, **kwargs)[::-1]
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """The value of a function, and a function from gradients of it to those of the arguments.
+    """The value of a function, and a function from its gradients to the arguments' gradients.
+
+    >>> value, pull = nc.func.vjp(lambda x: x * x, nc.tensor([3.0]))
+    >>> value.tolist(), pull(nc.tensor([1.0]))[0].tolist()
+    ([9.0], [6.0])
 
     With `has_aux` the function gives its value and something else, which comes last.
     """
@@ -153,7 +166,12 @@ def jvp(
     func: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *,
     strict: bool = False, has_aux: bool = False,
 ) -> Any:  # fmt: skip
-    """The value of a function, and how it changes along the tangents; `has_aux` as for `vjp`."""
+    """The value of a function, and how it changes along the tangents; `has_aux` as for `vjp`.
+
+    >>> value, change = nc.func.jvp(lambda x: x * x, (nc.tensor([3.0]),), (nc.tensor([1.0]),))
+    >>> value.tolist(), change.tolist()
+    ([9.0], [6.0])
+    """
     aux: list[Any] = []
     return (
         *functional.jvp(_without_aux(func, aux, has_aux), tuple(primals), tuple(tangents)),
@@ -191,7 +209,11 @@ def jacfwd(
     func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, *,
     randomness: str = "error",
 ) -> Callable[..., Any]:  # fmt: skip
-    """The same by a pass for each element of the argument, which is the better for large values."""
+    """The same by a pass for each element of the argument, which is the better for large values.
+
+    >>> nc.func.jacfwd(lambda x: x * x)(nc.tensor([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
     return _jacobian(func, argnums, has_aux, "forward-mode")
 
 
@@ -219,7 +241,11 @@ def _jacobian(
 
 
 def hessian(func: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """A function that gives all second derivatives of a scalar function."""
+    """A function that gives all second derivatives of a scalar function.
+
+    >>> nc.func.hessian(lambda x: (x**3).sum())(nc.tensor([1.0, 2.0])).tolist()
+    [[6.0, 0.0], [0.0, 12.0]]
+    """
     return jacrev(jacrev(func, argnums), argnums)
 
 

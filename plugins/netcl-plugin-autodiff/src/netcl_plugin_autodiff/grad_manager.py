@@ -27,6 +27,11 @@ Callback: TypeAlias = Callable[[Any, Any], Any]
 class AttachSpec:
     """What a manager knows of an attached tensor.
 
+    >>> x = nc.tensor([3.0])
+    >>> spec = autodiff.AttachSpec(lambda: x)
+    >>> spec.tensor().tolist(), spec.callbacks
+    ([3.0], [])
+
     Attributes:
         tensor: A weak reference; call it for the tensor, or None.
         callbacks: `(tensor, gradient) -> gradient`, in the order in which they are called.

@@ -210,7 +210,7 @@ def capture(
             with its gradients and an optimizer's step.
         examples: Its arguments, tensors or host data; all of them change at a replay.
         params: As of `CompiledGraph`.
-        device: As of `CompiledGraph`; default: that of the first tensor among the examples.
+        device: As of `CompiledGraph`; default: where the first tensor among the examples is.
 
     Returns:
         The graph, whose `outputs` are what this first run gave.

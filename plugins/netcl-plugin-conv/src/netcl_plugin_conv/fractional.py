@@ -22,6 +22,9 @@ def fractional_max_pool2d(
 ) -> Any:  # fmt: skip
     """The largest elements of input (N, C, H, W) or (C, H, W) in windows at drawn distances.
 
+    >>> ag.fractional_max_pool2d(nc.ones(1, 4, 4), 2, output_size=(2, 2)).tolist()
+    [[[1.0, 1.0], [1.0, 1.0]]]
+
     Args:
         input: Floating.
         kernel_size: The sizes of a window, an int or two.
@@ -45,7 +48,11 @@ def fractional_max_pool3d(
     input: Any, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
     return_indices: bool = False, _random_samples: Any = None,
 ) -> Any:  # fmt: skip
-    """The same of input (N, C, D, H, W) or (C, D, H, W); samples are along D, H and W."""
+    """The same of input (N, C, D, H, W) or (C, D, H, W); samples are along D, H and W.
+
+    >>> ag.fractional_max_pool3d(nc.ones(1, 4, 4, 4), 2, output_size=(2, 2, 2)).shape
+    (1, 2, 2, 2)
+    """
     given = (kernel_size, output_size, output_ratio, return_indices, _random_samples)
     return _fractional("fractional_max_pool3d", 3, input, *given)
 

@@ -21,7 +21,7 @@ def local_response_norm(
 
     Args:
         input: Floating, with three dimensions at least.
-        size: How many channels, of which `size // 2` before and the others after; those that are
+        size: How many channels, `size // 2` before and the others after; those that are
             not there count as zeros.
         alpha, beta, k: See above.
 

@@ -45,7 +45,7 @@ def max_unpool2d(
             the smallest.
 
     Raises:
-        ShapeError: The shapes differ, or `output_size` does not pool to that of `input`.
+        ShapeError: The shapes differ, or `output_size` does not pool to the shape of `input`.
         AttributeValueError: An index out of the result.
     """
     given = (kernel_size, stride, padding, output_size)
@@ -56,7 +56,12 @@ def max_unpool3d(
     input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0,
     output_size: Any = None,
 ) -> Any:  # fmt: skip
-    """The elements of input (N, C, D, H, W) at their indices; as `max_unpool2d`."""
+    """The elements of input (N, C, D, H, W) at their indices; as `max_unpool2d`.
+
+    >>> top, index = ag.max_pool3d(nc.arange(8.0).reshape(1, 2, 2, 2), 2, return_indices=True)
+    >>> ag.max_unpool3d(top, index, 2).tolist()
+    [[[[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 7.0]]]]
+    """
     given = (kernel_size, stride, padding, output_size)
     return _max_unpool("max_unpool3d", 3, input, indices, *given)
 

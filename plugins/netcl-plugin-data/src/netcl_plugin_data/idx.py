@@ -20,11 +20,22 @@ _TYPES: Final = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4"
 
 
 class MissingDataError(NetclError, FileNotFoundError):
-    """A file of a data set is not where it was looked for."""
+    """A file of a data set is not where it was looked for.
+
+    >>> try:
+    ...     data.mnist("/nowhere")
+    ... except data.MissingDataError as error:
+    ...     print("not there")
+    not there
+    """
 
 
 class DataFormatError(NetclError, ValueError):
-    """A file is not in the format that its data set has."""
+    """A file is not in the format that its data set has.
+
+    >>> issubclass(data.DataFormatError, ValueError)
+    True
+    """
 
 
 def read_idx(path: str | Path) -> Array:

@@ -29,7 +29,7 @@ def random_split(
 
     Args:
         dataset: Anything with samples by number and `len`.
-        lengths: Those of the parts, which together are the data set's; or fractions, which
+        lengths: How long the parts are, which together are the data set's; or fractions, which
             together are 1. What rounding down leaves goes to the first parts, one each.
         generator: Draws the parts; default: the process's, which `nc.manual_seed` resets.
         seed: Or a seed for a generator of its own.

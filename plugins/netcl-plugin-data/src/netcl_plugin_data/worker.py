@@ -45,7 +45,7 @@ class WorkerInfo:
     Attributes:
         id: Its number, from 0.
         num_workers: How many there are.
-        seed: That of Python's, NumPy's and netcl's random numbers in it.
+        seed: The seed of Python's, NumPy's and netcl's random numbers in it.
         dataset: Its copy of the data set.
     """
 

@@ -25,7 +25,11 @@ DONE: Final = object()
 
 
 class WorkerError(NetclError, RuntimeError):
-    """A worker process of a loader failed, died, or took too long."""
+    """A worker process of a loader failed, died, or took too long.
+
+    >>> issubclass(data.WorkerError, RuntimeError)
+    True
+    """
 
 
 @final

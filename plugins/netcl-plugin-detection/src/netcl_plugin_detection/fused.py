@@ -27,8 +27,13 @@ def fused_weighted_bce_smooth_l1_loss(
 ) -> Any:
     """The sum of `heat_scale * heat_weight * BCE + reg_scale * reg_weight * smooth L1`.
 
-    The BCE is that of `weighted_bce`, of pred clamped to [1e-7, 1 - 1e-7]; beyond, its
-    gradient is 0. The smooth L1 is that of pred as it is. Only `pred` gets a gradient.
+    >>> pred, target = nc.tensor([0.9, 0.2]), nc.tensor([1.0, 0.0])
+    >>> loss = ag.fused_weighted_bce_smooth_l1_loss(pred, target, nc.ones(2), nc.ones(2))
+    >>> round(loss.item(), 4)
+    0.5785
+
+    The BCE is `weighted_bce`, of pred clamped to [1e-7, 1 - 1e-7]; beyond, its
+    gradient is 0. The smooth L1 takes pred as it is. Only `pred` gets a gradient.
 
     Args:
         pred: Probabilities of any shape, floating.

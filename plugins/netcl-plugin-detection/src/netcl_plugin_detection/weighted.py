@@ -14,6 +14,9 @@ from netcl_plugin_detection.elements import element
 def weighted_bce(pred: Any, target: Any, weight: Any, reduction: str = "mean") -> Any:
     """`-weight * (t log p + (1 - t) log(1 - p))` with p = clamp(pred, 1e-7, 1 - 1e-7).
 
+    >>> round(ag.weighted_bce([0.5, 0.9], [1.0, 1.0], [1.0, 2.0]).item(), 4)
+    0.4519
+
     Args:
         pred: Probabilities of any shape, floating. Beyond the clamp the gradient is 0.
         target: Targets in [0, 1] of the same shape.
@@ -32,6 +35,9 @@ def weighted_smooth_l1(
     pred: Any, target: Any, weight: Any, beta: float = 1.0, reduction: str = "mean"
 ) -> Any:
     """`weight * smooth_l1(pred - target)`, see `smooth_l1_loss`.
+
+    >>> ag.weighted_smooth_l1([0.5, 3.0], [0.0, 0.0], [1.0, 2.0]).item()
+    2.5625
 
     Args:
         pred: Predictions of any shape, floating.

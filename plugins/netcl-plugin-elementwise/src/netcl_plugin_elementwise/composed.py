@@ -43,7 +43,11 @@ def celu(input: Any, alpha: float = 1.0) -> Any:
 
 
 def positive(input: Any) -> Any:
-    """The tensor itself; raises DtypeError for bools, which have no sign."""
+    """The tensor itself; raises DtypeError for bools, which have no sign.
+
+    >>> ag.positive([1.0, -2.0]).tolist()
+    [1.0, -2.0]
+    """
     x = ag.as_operand(input)
     if x.dtype == "bool":
         raise DtypeError(message("positive", "a bool tensor", "numbers"))
@@ -103,7 +107,11 @@ def bitwise_left_shift(input: Any, other: Any) -> Any:
 
 
 def bitwise_right_shift(input: Any, other: Any) -> Any:
-    """The bits of integers moved down by as many places, the sign kept: x // 2^other."""
+    """The bits of integers moved down by as many places, the sign kept: x // 2^other.
+
+    >>> ag.bitwise_right_shift([8, -8], [1, 2]).tolist()
+    [4, -2]
+    """
     x, by = _whole_numbers("bitwise_right_shift", input, other)
     last = _bits(x) - 1
     moved = ag.floor_divide(x, _power_of_two(ag.clamp(by, 0, last - 1)))
@@ -210,7 +218,11 @@ def float_power(input: Any, exponent: Any) -> Any:
 
 
 def angle(input: Any) -> Any:
-    """The angle of real numbers as complex ones: 0, or pi below 0; NaN of NaN."""
+    """The angle of real numbers as complex ones: 0, or pi below 0; NaN of NaN.
+
+    >>> ag.angle([2.0, -1.0]).numpy().round(4)
+    array([0.    , 3.1416], dtype=float32)
+    """
     x = ag.as_operand(input)
     x = x if DTYPES[x.dtype].floating else x.astype("float32")
     below = ag.relu(ag.neg(ag.sign(x)))
@@ -218,7 +230,11 @@ def angle(input: Any) -> Any:
 
 
 def isreal(input: Any) -> Any:
-    """Whether elements are real numbers, as all are: True."""
+    """Whether elements are real numbers, as all are: True.
+
+    >>> ag.isreal([1.0, 2.0]).tolist()
+    [True, True]
+    """
     x = ag.as_operand(input)
     return ag.full_like(x, 1, dtype="bool")
 
@@ -285,7 +301,11 @@ _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 13
 
 
 def mvlgamma(input: Any, p: int) -> Any:
-    """The logarithm of the multivariate gamma function of dimension p (DLMF 35.3.4)."""
+    """The logarithm of the multivariate gamma function of dimension p (DLMF 35.3.4).
+
+    >>> ag.mvlgamma([3.0], 2).numpy().round(4)
+    array([1.5502], dtype=float32)
+    """
     if isinstance(p, bool) or not isinstance(p, int) or not 1 <= p <= 1000:
         raise AttributeValueError(message("mvlgamma", f"p={p!r}", "an int from 1 to 1000"))
     x = ag.as_operand(input)

@@ -40,6 +40,9 @@ _NAMES: Final = {
 def zeta(input: Any, other: Any) -> Any:
     """The zeta function of Hurwitz, the sum of (other + k)^-input over k from 0 on.
 
+    >>> nc.special.zeta([2.0], [1.0]).numpy().round(4)
+    array([1.6449], dtype=float32)
+
     Infinite where `input` is 1, NaN below. Gradients of both.
     """
     s, q = ag.as_operands(input, other)
@@ -52,15 +55,22 @@ def zeta(input: Any, other: Any) -> Any:
 
 
 def spherical_bessel_j0(input: Any) -> Any:
-    """sin(x) / x, 1 at 0 (DLMF 10.49.3)."""
+    """sin(x) / x, 1 at 0 (DLMF 10.49.3).
+
+    >>> nc.special.spherical_bessel_j0([0.0, 1.0]).numpy().round(4)
+    array([1.    , 0.8415], dtype=float32)
+    """
     x = ag.as_operand(input)
     x = x if DTYPES[x.dtype].floating else x.astype("float32")
     zero = ag.eq(x, 0)
     return ag.where(zero, 1.0, ag.div(ag.sin(x), ag.where(zero, 1.0, x)))
 
 
-def _polynomial(name: str, first: Any, following: Any, shifted: bool, doc: str) -> Any:
-    """A family of orthogonal polynomials by its recurrence in the degree (DLMF 18.9.1)."""
+def _polynomial(name: str, first: Any, following: Any, shifted: bool, doc: str, at_2: float) -> Any:
+    """A family of orthogonal polynomials by its recurrence in the degree (DLMF 18.9.1).
+
+    `at_2` is the polynomial of degree 2 at 2, for the example.
+    """
 
     def polynomial(input: Any, n: Any) -> Any:
         x, degree = (each.detach() for each in ag.as_operands(input, n))
@@ -78,7 +88,10 @@ def _polynomial(name: str, first: Any, following: Any, shifted: bool, doc: str) 
         return found
 
     polynomial.__name__ = name
-    polynomial.__doc__ = f"{doc} of degree n, a number or integers; 0 below degree 0."
+    polynomial.__doc__ = (
+        f"{doc} of degree n, a number or integers; 0 below degree 0.\n\n"
+        f">>> nc.special.{name}([2.0], 2).tolist()\n[{at_2}]"
+    )
     return polynomial
 
 
@@ -90,43 +103,45 @@ def _doubled(k: int, x: Any, now: Any, before: Any) -> Any:
     return ag.sub(ag.mul(ag.mul(x, 2.0), now), before)
 
 
-_CHEBYSHEV: Final = {
-    "t": lambda x: x,
-    "u": lambda x: ag.mul(x, 2.0),
-    "v": lambda x: ag.sub(ag.mul(x, 2.0), 1.0),
-    "w": lambda x: ag.add(ag.mul(x, 2.0), 1.0),
+#: Kind -> the polynomial of degree 1; that of degree 2 at 2, and at 2 * 2 - 1.
+_CHEBYSHEV: Final[dict[str, tuple[Any, float, float]]] = {
+    "t": (lambda x: x, 7.0, 17.0),
+    "u": (lambda x: ag.mul(x, 2.0), 15.0, 35.0),
+    "v": (lambda x: ag.sub(ag.mul(x, 2.0), 1.0), 11.0, 29.0),
+    "w": (lambda x: ag.add(ag.mul(x, 2.0), 1.0), 19.0, 41.0),
 }
-#: Name -> the polynomial of degree 1, the next one from two, whether of 2x - 1, whose they are.
-_FAMILIES: Final[dict[str, tuple[Any, Any, bool, str]]] = {
+#: Name -> the polynomial of degree 1, the next one from two, whether of 2x - 1, whose they are,
+#: and the polynomial of degree 2 at 2.
+_FAMILIES: Final[dict[str, tuple[Any, Any, bool, str, float]]] = {
     **{
         f"{'shifted_' * shifted}chebyshev_polynomial_{kind}": (
             first, _doubled, shifted,
-            f"Chebyshev's polynomial {kind.upper()}{' of 2x - 1' * shifted}",
+            f"Chebyshev's polynomial {kind.upper()}{' of 2x - 1' * shifted}", at_2[shifted],
         )
-        for kind, first in _CHEBYSHEV.items()
+        for kind, (first, *at_2) in _CHEBYSHEV.items()
         for shifted in (False, True)
     },
     "hermite_polynomial_h": (
         lambda x: ag.mul(x, 2.0),
         lambda k, x, now, before: ag.sub(ag.mul(ag.mul(x, 2.0), now), ag.mul(before, 2.0 * k)),
-        False, "Hermite's polynomial of the physicists",
+        False, "Hermite's polynomial of the physicists", 14.0,
     ),
     "hermite_polynomial_he": (
         lambda x: x,
         lambda k, x, now, before: ag.sub(ag.mul(x, now), ag.mul(before, float(k))),
-        False, "Hermite's polynomial of probability",
+        False, "Hermite's polynomial of probability", 3.0,
     ),
     "laguerre_polynomial_l": (
         lambda x: ag.sub(1.0, x),
         lambda k, x, now, before: ag.div(
             ag.sub(ag.mul(ag.sub(2.0 * k + 1, x), now), ag.mul(before, float(k))), k + 1.0),
-        False, "Laguerre's polynomial",
+        False, "Laguerre's polynomial", -1.0,
     ),
     "legendre_polynomial_p": (
         lambda x: x,
         lambda k, x, now, before: ag.div(
             ag.sub(ag.mul(ag.mul(x, 2.0 * k + 1), now), ag.mul(before, float(k))), k + 1.0),
-        False, "Legendre's polynomial",
+        False, "Legendre's polynomial", 5.5,
     ),
 }  # fmt: skip
 #: The functions of this namespace that are no ops.

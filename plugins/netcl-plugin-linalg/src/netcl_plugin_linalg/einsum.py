@@ -27,7 +27,7 @@ def einsum(equation: str, *operands: Any) -> Any:
 
     Args:
         equation: Letters for the dimensions of each operand, separated by commas, and after `->`
-            those of the result: `"bij,bjk->bik"`. Without `->` the result has the letters that
+            the result's: `"bij,bjk->bik"`. Without `->` the result has the letters that
             come once, in order. `...` stands for all other dimensions; a letter that an operand
             has twice takes its diagonal.
         operands: Tensors of one dtype, or a list of them.

@@ -183,7 +183,7 @@ def rfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = Non
 
 
 def rfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Any:
-    """The transform of real numbers along axes, of the last of which the first half stays.
+    """The transform of real numbers along axes; the first half of the last one stays.
 
     >>> nc.fft.rfftn(nc.rand(4, 6, 8)).shape
     (4, 6, 5, 2)
@@ -241,34 +241,58 @@ def irfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None, 
 
 def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None, *,
          pairs: bool = True) -> Any:  # fmt: skip
-    """The transform, which is real, of n numbers that are Hermitian, from their first half."""
+    """The transform, which is real, of n numbers that are Hermitian, from their first half.
+
+    >>> nc.fft.hfft([[1.0, 0.0], [0.0, 1.0]], n=2).tolist()
+    [1.0, 1.0]
+    """
     return _real("hfft", input, None if n is None else [n], dim, norm, pairs, False)
 
 
 def hfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, *,
           pairs: bool = True) -> Any:  # fmt: skip
-    """`hfft` along two axes."""
+    """`hfft` along two axes.
+
+    >>> nc.fft.hfft2(nc.ones(2, 2, 2)).shape
+    (2, 2)
+    """
     return _real("hfft2", input, s, dim, norm, pairs, False)
 
 
 def hfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None, *,
           pairs: bool = True) -> Any:  # fmt: skip
-    """`hfft` along axes."""
+    """`hfft` along axes.
+
+    >>> nc.fft.hfftn(nc.ones(3, 2, 2)).shape
+    (3, 2)
+    """
     return _real("hfftn", input, s, dim, norm, pairs, False)
 
 
 def ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `hfft`: the first half, as pairs."""
+    """The inverse of `hfft`: the first half, as pairs.
+
+    >>> nc.fft.ihfft(nc.ones(4)).shape
+    (3, 2)
+    """
     return _half("ihfft", input, None if n is None else [n], dim, norm, True)
 
 
 def ihfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Any:
-    """The inverse of `hfft2`."""
+    """The inverse of `hfft2`.
+
+    >>> nc.fft.ihfft2(nc.ones(4, 4)).shape
+    (4, 3, 2)
+    """
     return _half("ihfft2", input, s, dim, norm, True)
 
 
 def ihfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -> Any:
-    """The inverse of `hfftn`."""
+    """The inverse of `hfftn`.
+
+    >>> nc.fft.ihfftn(nc.ones(2, 4, 4)).shape
+    (2, 4, 3, 2)
+    """
     return _half("ihfftn", input, s, dim, norm, True)
 
 

@@ -68,7 +68,9 @@ def _fft_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 FFT: Final = operator(
     "fft_c2c", _bind_fft, _run_fft, lambda x, **attrs: x, _fft_backward,
     "fft_c2c(x, dims, inverse, scale): the discrete Fourier transform of complex numbers, given as "
-    "pairs in the last dimension, along dims, times scale.",
+    "pairs in the last dimension, along dims, times scale.\n\n"
+    ">>> ag.fft_c2c(nc.ones(2, 2), dims=(0,), inverse=False, scale=1.0).tolist()\n"
+    "[[2.0, 2.0], [0.0, 0.0]]",
 )  # fmt: skip
 
 
@@ -109,7 +111,9 @@ RFFT: Final = operator(
     lambda x, dim, size, **attrs: Spec((*_along(x, dim, size // 2 + 1), 2), x.dtype),
     _rfft_backward,
     "fft_r2c(x, dim, size, inverse, scale): the first size // 2 + 1 numbers, pairs, of the "
-    "transform of real numbers along an axis, times scale.",
+    "transform of real numbers along an axis, times scale.\n\n"
+    ">>> ag.fft_r2c(nc.ones(4), dim=0, size=4, inverse=False, scale=1.0)[:, 0].tolist()\n"
+    "[4.0, 0.0, 0.0]",
 )  # fmt: skip
 
 
@@ -134,7 +138,10 @@ IRFFT: Final = operator(
     "fft_c2r", _bind_real("fft_c2r", 1), _run_irfft,
     lambda x, dim, size, **attrs: Spec(_along(x, dim, size)[:-1], x.dtype), _irfft_backward,
     "fft_c2r(x, dim, size, inverse, scale): the real numbers whose transform's first half is given "
-    "in pairs, times size * scale.",
+    "in pairs, times size * scale.\n\n"
+    ">>> half = nc.tensor([[4.0, 0.0], [0.0, 0.0], [0.0, 0.0]])\n"
+    ">>> ag.fft_c2r(half, dim=0, size=4, inverse=True, scale=0.25).tolist()\n"
+    "[1.0, 1.0, 1.0, 1.0]",
 )  # fmt: skip
 
 OPERATORS: Final = (FFT, RFFT, IRFFT)

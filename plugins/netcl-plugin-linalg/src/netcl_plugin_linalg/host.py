@@ -244,7 +244,9 @@ def _qr_backward(saved: Saved, grad_q: Any, grad_r: Any) -> Sequence[Any]:
 
 QR: Final = operator(
     "linalg_qr", _bind_qr, lambda x, mode: tuple(np.linalg.qr(x, mode)), _infer_qr, _qr_backward,
-    "linalg_qr(x, mode): Q and R with Q R = x; mode 'reduced' or 'complete'.",
+    "linalg_qr(x, mode): Q and R with Q R = x; mode 'reduced' or 'complete'.\n\n"
+    ">>> q, r = ag.linalg_qr([[3.0, 1.0], [4.0, 2.0]], mode='reduced')\n"
+    ">>> (q @ r).numpy().round(4).tolist()\n[[3.0, 1.0], [4.0, 2.0]]",
 )  # fmt: skip
 
 
@@ -273,8 +275,8 @@ EIGH: Final = operator(
     "linalg_eigh", _square("linalg_eigh"), lambda x: tuple(np.linalg.eigh(x)),
     _infer_eigh, _eigh_backward,
     (
-        "linalg_eigh(x): eigenvalues, the least first, and eigenvectors of symmetric matrices, of "
-    "which the lower triangle is read."
+        "linalg_eigh(x): eigenvalues, the least first, and eigenvectors of symmetric matrices, "
+    "whose lower triangle is read."
         "\n\n"
         '>>> values, vectors = ag.linalg_eigh([[2.0, 0.0], [0.0, 1.0]])\n'
         '>>> values.tolist()\n'
@@ -329,7 +331,10 @@ def _svd_backward(saved: Saved, grad_u: Any, grad_s: Any, grad_vh: Any) -> Seque
 
 SVD: Final = operator(
     "linalg_svd", _bind_svd, lambda x, full_matrices: tuple(np.linalg.svd(x, full_matrices)),
-    _infer_svd, _svd_backward, "linalg_svd(x, full_matrices): U, S and Vh with U diag(S) Vh = x.",
+    _infer_svd, _svd_backward,
+    "linalg_svd(x, full_matrices): U, S and Vh with U diag(S) Vh = x.\n\n"
+    ">>> u, s, vh = ag.linalg_svd([[0.0, 3.0], [2.0, 0.0]], full_matrices=False)\n"
+    ">>> s.numpy().round(4).tolist()\n[3.0, 2.0]",
 )  # fmt: skip
 
 
@@ -374,7 +379,10 @@ def _pinv_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 PINV: Final = operator(
     "linalg_pinv", _bind_pinv, lambda a, p: p, lambda a, p: p, _pinv_backward,
-    "linalg_pinv(a, p): p, the pseudoinverse of a, as a function of a.",
+    "linalg_pinv(a, p): p, the pseudoinverse of a, as a function of a.\n\n"
+    ">>> a = nc.tensor([[2.0]], requires_grad=True)\n"
+    ">>> ag.linalg_pinv(a, nc.tensor([[0.5]])).sum().backward()\n"
+    ">>> a.grad.tolist()\n[[-0.25]]",
 )  # fmt: skip
 
 OPERATORS: Final = (

@@ -34,7 +34,12 @@ def inverse(input: Any) -> Any:
 
 
 def pinverse(input: Any, rcond: float = 1e-15) -> Any:
-    """The pseudoinverse: `nc.linalg.pinv`."""
+    """The pseudoinverse: `nc.linalg.pinv`.
+
+    >>> ag.pinverse(nc.tensor([[2.0, 0.0], [0.0, 4.0]])).numpy().round(4)
+    array([[0.5 , 0.  ],
+           [0.  , 0.25]], dtype=float32)
+    """
     return namespace.pinv(input, rcond)
 
 
@@ -87,7 +92,12 @@ def matrix_exp(input: Any) -> Any:
 
 
 def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
-    """A named tuple of `LU` and `pivots`, and `info` if it is asked: `nc.linalg.lu_factor`."""
+    """A named tuple of `LU` and `pivots`, and `info` if it is asked: `nc.linalg.lu_factor`.
+
+    >>> LU, pivots = ag.lu(nc.tensor([[1.0, 2.0], [2.0, 2.0]]))
+    >>> LU.tolist(), pivots.tolist()
+    ([[2.0, 2.0], [0.5, 1.0]], [2, 2])
+    """
     if get_infos:
         return triangular.lu_factor_ex(A, pivot=pivot)
     return triangular.lu_factor(A, pivot=pivot)

@@ -38,7 +38,8 @@ def _plain(name: str) -> Callable[..., Any]:
 
     window.__name__ = who
     window.__doc__ = (
-        f"`nc.signal.windows.{name}` of so many samples.\n\nArgs:\n"
+        f"`nc.signal.windows.{name}` of so many samples.\n\n"
+        f">>> ag.{who}(4).shape\n(4,)\n\nArgs:\n"
         "    window_length: How many samples.\n"
         "    periodic: Whether it is the first part of a symmetric window of one more.\n"
         "    dtype: A floating dtype; None: float32.\n    device: Where.\n"
@@ -83,7 +84,11 @@ def kaiser_window(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """`nc.signal.windows.kaiser`; arguments as of `hann_window`."""
+    """`nc.signal.windows.kaiser`; arguments as of `hann_window`.
+
+    >>> ag.kaiser_window(4, beta=2.0).numpy().round(4)
+    array([0.4387, 0.8348, 1.    , 0.8348], dtype=float32)
+    """
     options = (dtype, device, requires_grad)
     return _made(
         "kaiser_window",
@@ -157,9 +162,14 @@ def istft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int
           return_complex: bool = False) -> Any:  # fmt: skip
     """The signal whose `stft` the input is, by least squares (Griffin, Lim 1984).
 
+    >>> signal, window = nc.arange(16, dtype="float32"), ag.hann_window(8)
+    >>> pairs = ag.stft(signal, 8, window=window, return_complex=False)
+    >>> ag.istft(pairs, 8, window=window).numpy().round(3)[:4]
+    array([0., 1., 2., 3.], dtype=float32)
+
     Args:
         input: Pairs (frequency, piece, 2) or (batch, frequency, piece, 2).
-        n_fft: The length of a piece; the other arguments are those of `stft`.
+        n_fft: The length of a piece; the other arguments are `stft`'s.
         length: How many samples; None: as many as the pieces cover.
     """
     x = ag.as_operand(input)

@@ -86,7 +86,9 @@ def _lu_backward(saved: Saved, grad: Any, _: Any) -> Sequence[Any]:
 
 LU: Final = host.operator(
     "linalg_lu", lambda x: (matrices("linalg_lu", x), {}), _run_lu, _infer_lu, _lu_backward,
-    "linalg_lu(x): L without its diagonal and U in one matrix, and the rows swapped, from 1 on.",
+    "linalg_lu(x): L without its diagonal and U in one matrix, and the rows swapped, from 1 on."
+    "\n\n>>> packed, rows = ag.linalg_lu([[1.0, 2.0], [2.0, 2.0]])\n"
+    ">>> packed.tolist(), rows.tolist()\n([[2.0, 2.0], [0.5, 1.0]], [2, 2])",
 )  # fmt: skip
 
 
@@ -161,7 +163,12 @@ def lu(A: Any, *, pivot: bool = True) -> Any:
 
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True,
               unpack_pivots: bool = True) -> Any:  # fmt: skip
-    """A named tuple of `P`, `L` and `U` from what `lu_factor` gives; what is not asked is empty."""
+    """A named tuple of `P`, `L` and `U` from what `lu_factor` gives; what is not asked is empty.
+
+    >>> P, L, U = ag.lu_unpack(*ag.lu(nc.tensor([[1.0, 2.0], [2.0, 2.0]])))
+    >>> (P @ L @ U).tolist()
+    [[1.0, 2.0], [2.0, 2.0]]
+    """
     (packed,) = matrices("lu_unpack", LU_data)
     none = Tensor.empty((0,), packed.dtype, packed.device)
     p = _permutation(LU_pivots, packed.shape[-2], packed) if unpack_pivots else none
@@ -182,7 +189,12 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
 
 
 def lu_solve_of(input: Any, LU_data: Any, LU_pivots: Any) -> Any:
-    """X with A X = input by the factors of A: `nc.linalg.lu_solve`."""
+    """X with A X = input by the factors of A: `nc.linalg.lu_solve`.
+
+    >>> LU, pivots = ag.lu(nc.tensor([[1.0, 2.0], [2.0, 2.0]]))
+    >>> ag.lu_solve(nc.tensor([[5.0], [6.0]]), LU, pivots).tolist()
+    [[1.0], [2.0]]
+    """
     return lu_solve(LU_data, LU_pivots, input)
 
 
@@ -199,14 +211,22 @@ def _triangular(a: Any, b: Any) -> Any:
 
 
 def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
-    """X with A X = input by the factor L of A = L L^T, or U of A = U^T U."""
+    """X with A X = input by the factor L of A = L L^T, or U of A = U^T U.
+
+    >>> ag.cholesky_solve([[8.0], [3.0]], [[2.0, 0.0], [0.0, 1.0]]).tolist()
+    [[2.0], [3.0]]
+    """
     factor, b = matrices("cholesky_solve", L, input, square=True)
     lower = mt(ag.triu(factor)) if upper else ag.tril(factor)
     return _triangular(mt(lower), _triangular(lower, b))
 
 
 def cholesky_inverse(input: Any, upper: bool = False) -> Any:
-    """The inverse of A = L L^T, or of U^T U."""
+    """The inverse of A = L L^T, or of U^T U.
+
+    >>> ag.cholesky_inverse([[2.0, 0.0], [0.0, 1.0]]).tolist()
+    [[0.25, 0.0], [0.0, 1.0]]
+    """
     (factor,) = matrices("cholesky_inverse", input, square=True)
     lower = mt(ag.triu(factor)) if upper else ag.tril(factor)
     return host.INV(ag.matmul(lower, mt(lower)))
@@ -214,7 +234,12 @@ def cholesky_inverse(input: Any, upper: bool = False) -> Any:
 
 def triangular_solve(input: Any, A: Any, upper: bool = True, transpose: bool = False,
                      unitriangular: bool = False) -> Any:  # fmt: skip
-    """X with A X = input and A itself, of which a triangle is read."""
+    """X with A X = input, and A itself. Only a triangle of A is read.
+
+    >>> A, b = nc.tensor([[1.0, 1.0], [0.0, 2.0]]), nc.tensor([[4.0], [2.0]])
+    >>> ag.triangular_solve(b, A)[0].tolist()
+    [[3.0], [1.0]]
+    """
     a, right = matrices("triangular_solve", A, input, square=True)
     half = ag.triu(a, int(unitriangular)) if upper else ag.tril(a, -int(unitriangular))
     half = ag.add(half, _eye(a, a.shape[-1])) if unitriangular else half
@@ -277,7 +302,12 @@ def _steps(niter: Any) -> int:
 
 def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None) -> Any:
     """U, S and V of about the q largest singular values of A, or of A - M, by a random subspace
-    (Halko, Martinsson, Tropp 2011, algorithm 5.1)."""
+    (Halko, Martinsson, Tropp 2011, algorithm 5.1).
+
+    >>> U, S, V = ag.svd_lowrank(nc.diag(nc.tensor([3.0, 2.0, 1.0])), q=2)
+    >>> U.shape, S.shape, V.shape
+    ((3, 2), (2,), (3, 2))
+    """
     (x,) = matrices("svd_lowrank", A)
     x = x if M is None else ag.sub(x, M)
     count = min(6 if q is None else q, *x.shape[-2:])
@@ -291,7 +321,12 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None)
 
 
 def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
-    """U, S and V of about the q main axes of the rows of A: `svd_lowrank` without their mean."""
+    """U, S and V of about the q main axes of the rows of A: `svd_lowrank` without their mean.
+
+    >>> U, S, V = ag.pca_lowrank(nc.tensor([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]), q=1)
+    >>> S.numpy().round(4)
+    array([2.], dtype=float32)
+    """
     (x,) = matrices("pca_lowrank", A)
     x = ag.sub(x, ag.mean(x, -2, True)) if center else x
     return svd_lowrank(x, min(6, *x.shape[-2:]) if q is None else q, niter)

@@ -36,7 +36,7 @@ def ctc_loss(
 
     Args:
         log_probs: Logarithms of probabilities, as `log_softmax` gives them, (T, N, C) or (T, C).
-        targets: The labels, integers: (N, S), or those of all sequences one after the other; of a
+        targets: The labels, integers: (N, S), or all sequences' one after the other; of a
             single sequence (S,).
         input_lengths: How many outputs of each sequence count, (N,) or a number. They and the
             other lengths are read by the host.
@@ -46,8 +46,8 @@ def ctc_loss(
         zero_infinity: Whether the loss of labels that do not fit into their sequence counts as 0,
             and has no gradient, in place of infinity.
 
-    The gradient is PyTorch's: that of logits behind `log_softmax`, with the same result once it has
-    gone back through `log_softmax`.
+    The gradient is PyTorch's: the gradient of logits behind `log_softmax`. It is the same once it
+    has gone back through `log_softmax`.
 
     Raises:
         ShapeError: Shapes and lengths do not fit each other.

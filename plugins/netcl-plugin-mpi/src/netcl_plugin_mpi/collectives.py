@@ -73,6 +73,9 @@ def all_reduce(x: Tensor, op: str = "SUM") -> Tensor:
 def broadcast(x: Tensor, root: int = 0) -> Tensor:
     """The tensor of one process, in every process.
 
+    >>> distributed.broadcast(nc.tensor([1.0, 2.0]), root=0).tolist()
+    [1.0, 2.0]
+
     Args:
         x: Any shape and dtype, the same in every process; the elements count in `root` alone.
         root: Whose elements.
@@ -96,6 +99,9 @@ def broadcast(x: Tensor, root: int = 0) -> Tensor:
 def all_gather(x: Tensor) -> Tensor:
     """The tensors of all processes joined along axis 0, in the order of their ranks.
 
+    >>> distributed.all_gather(nc.tensor([1.0, 2.0])).shape  # of one process
+    (2,)
+
     Args:
         x: Any dtype, one shape in every process; a scalar counts as one row.
 
@@ -116,6 +122,9 @@ def all_gather(x: Tensor) -> Tensor:
 
 def reduce_scatter(x: Tensor, op: str = "SUM") -> Tensor:
     """The reduced tensor cut along axis 0: each process gets the part of its rank.
+
+    >>> distributed.reduce_scatter(nc.tensor([1.0, 2.0])).tolist()  # of one process
+    [1.0, 2.0]
 
     Args:
         x: As for `all_reduce`; its first axis must be divisible by `size()`.
@@ -141,7 +150,10 @@ def reduce_scatter(x: Tensor, op: str = "SUM") -> Tensor:
 
 
 def barrier() -> None:
-    """Wait until every process is here. Raises DistributedError before `init()`."""
+    """Wait until every process is here. Raises DistributedError before `init()`.
+
+    >>> distributed.barrier()
+    """
 
     def transfer(world: Any) -> None:
         world.Barrier()

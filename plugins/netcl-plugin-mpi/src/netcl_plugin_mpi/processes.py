@@ -24,7 +24,11 @@ _WHO: Final = "distributed"
 
 
 class DistributedError(NetclError, RuntimeError):
-    """There is no MPI, `init()` was not called, or the processes do not agree."""
+    """There is no MPI, `init()` was not called, or the processes do not agree.
+
+    >>> issubclass(distributed.DistributedError, RuntimeError)
+    True
+    """
 
 
 @final
@@ -155,36 +159,65 @@ def current(who: str) -> Job:
 
 
 def rank() -> int:
-    """The number of this process, from 0; DistributedError before `init()`."""
+    """The number of this process, from 0; DistributedError before `init()`.
+
+    >>> distributed.rank()  # the first, or the only one
+    0
+    """
     return current("rank").rank
 
 
 def size() -> int:
-    """How many processes the job has; DistributedError before `init()`."""
+    """How many processes the job has; DistributedError before `init()`.
+
+    >>> distributed.size()  # without a launcher
+    1
+    """
     return current("size").size
 
 
 def local_rank() -> int:
-    """The number of this process among those of its host; DistributedError before `init()`."""
+    """The number of this process on its host; DistributedError before `init()`.
+
+    >>> distributed.local_rank()
+    0
+    """
     return current("local_rank").local_rank
 
 
 def is_available() -> bool:
-    """Whether this process was started by an MPI launcher, with others or alone."""
+    """Whether this process was started by an MPI launcher, with others or alone.
+
+    >>> distributed.is_available()  # in a program that Python has started
+    False
+    """
     launched = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
     return find_spec("mpi4py") is not None and any(name in os.environ for name in launched)
 
 
 def is_initialized() -> bool:
-    """Whether `init()` was called."""
+    """Whether `init()` was called.
+
+    >>> distributed.init()
+    >>> distributed.is_initialized()
+    True
+    """
     return bool(_jobs)
 
 
 def get_rank() -> int:
-    """PyTorch's name of `rank`; 0 before `init()`."""
+    """PyTorch's name of `rank`; 0 before `init()`.
+
+    >>> distributed.get_rank()
+    0
+    """
     return _jobs[0].rank if _jobs else 0
 
 
 def get_world_size() -> int:
-    """PyTorch's name of `size`; 1 before `init()`."""
+    """PyTorch's name of `size`; 1 before `init()`.
+
+    >>> distributed.get_world_size()
+    1
+    """
     return _jobs[0].size if _jobs else 1

@@ -30,7 +30,7 @@ class ZeroRedundancyOptimizer(optim.Optimizer):  # type: ignore[misc]  # known w
     >>> optimizer.step()
 
     Each process changes the parameters whose states it has, then sends them to the others: of n
-    processes each has about 1/n of the states, and the parameters are those of the optimizer
+    processes each has about 1/n of the states, and the parameters are as by the optimizer
     alone. Every parameter is in one process as a whole, so one that is larger than all others
     together bounds what is saved.
 

@@ -90,7 +90,7 @@ class ModuleList(Listed):
 
 
 class ModuleDict(Keyed):
-    """Modules by name, whose parameters count; the methods are those of a dict.
+    """Modules by name, whose parameters count; it has a dict's methods.
 
     >>> heads = nn.ModuleDict({"color": nn.Linear(4, 3), "shape": nn.Linear(4, 2)})
     >>> list(heads), heads["shape"](nc.zeros(1, 4)).shape

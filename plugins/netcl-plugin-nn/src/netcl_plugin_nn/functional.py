@@ -33,13 +33,17 @@ __all__ = [
 def unfold(
     input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Any:
-    """The elements of each window of pictures as a column; arguments as of `ag.im2col`."""
+    """The elements of each window of pictures as a column; arguments as of `ag.im2col`.
+
+    >>> nn.functional.unfold(nc.arange(4.0).reshape(1, 1, 2, 2), 2).shape
+    (1, 4, 1)
+    """
     return ops.im2col(input, kernel_size, dilation, padding, stride)
 
 
 @lenient
 def gelu(input: Any, approximate: str = "none") -> Any:
-    """`ag.gelu` with PyTorch's default, the exact form; that of `ag.gelu` is 'tanh'.
+    """`ag.gelu` with PyTorch's default, the exact form; `ag.gelu` has 'tanh'.
 
     >>> exact, near = nn.functional.gelu(nc.tensor(1.0)), ag.gelu(nc.tensor(1.0))
     >>> round(exact.item(), 5), round(near.item(), 5)
@@ -72,6 +76,11 @@ def linear_cross_entropy(
     options: Any = None,
 ) -> Any:  # fmt: skip
     """The cross entropy of what a linear layer gives.
+
+    >>> F = nn.functional
+    >>> loss = F.linear_cross_entropy(nc.ones(2, 3), nc.zeros(5, 3), nc.tensor([0, 4]))
+    >>> round(loss.item(), 4)
+    1.6094
 
     Args:
         input: (N, in) or (in,).
@@ -107,19 +116,31 @@ def upsample(
     input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Any:  # fmt: skip
-    """`ag.interpolate`, under the name that PyTorch had first."""
+    """`ag.interpolate`, under the name that PyTorch had first.
+
+    >>> nn.functional.upsample(nc.ones(1, 1, 2, 2), scale_factor=2).shape
+    (1, 1, 4, 4)
+    """
     return ops.interpolate(input, size, scale_factor, mode, align_corners)
 
 
 @lenient
 def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
-    """Each element repeated: `ag.interpolate` with mode 'nearest'."""
+    """Each element repeated: `ag.interpolate` with mode 'nearest'.
+
+    >>> nn.functional.upsample_nearest(nc.tensor([[[1.0, 2.0]]]), size=4).tolist()
+    [[[1.0, 1.0, 2.0, 2.0]]]
+    """
     return ops.interpolate(input, size, scale_factor, "nearest")
 
 
 @lenient
 def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
-    """`ag.interpolate` of pictures with mode 'bilinear' and aligned corners."""
+    """`ag.interpolate` of pictures with mode 'bilinear' and aligned corners.
+
+    >>> nn.functional.upsample_bilinear(nc.ones(1, 1, 2, 2), size=(3, 3)).shape
+    (1, 1, 3, 3)
+    """
     return ops.interpolate(input, size, scale_factor, "bilinear", True)
 
 
@@ -133,7 +154,11 @@ def _with_a_guess(op: str) -> Any:
         return getattr(ops, op)(input, dim, dtype=dtype)
 
     function.__name__ = function.__qualname__ = op
-    function.__doc__ = f"`ag.{op}`, whose `dim` is PyTorch's choice where none is given."
+    function.__doc__ = (
+        f"`ag.{op}`, whose `dim` is PyTorch's choice where none is given.\n\n"
+        f">>> nn.functional.{op}(nc.zeros(2, 3)).sum(dim=1).numpy().round(2)\n"
+        f"array([{'-3.3, -3.3' if op == 'log_softmax' else '1., 1.'}], dtype=float32)"
+    )
     return function
 
 

@@ -27,6 +27,13 @@ def multi_head_attention_forward(
 ) -> tuple[Any, Any]:  # fmt: skip
     """What nn.MultiheadAttention computes, with its parameters as arguments.
 
+    >>> F, layer, x = nn.functional, nn.MultiheadAttention(4, 2), nc.ones(3, 1, 4)
+    >>> out, weights = F.multi_head_attention_forward(
+    ...     x, x, x, 4, 2, layer.in_proj_weight, layer.in_proj_bias, None, None, False, 0.0,
+    ...     layer.out_proj.weight, layer.out_proj.bias)
+    >>> out.shape, weights.shape
+    ((3, 1, 4), (1, 3, 3))
+
     Args:
         query, key, value: (L, N, E), (S, N, kdim) and (S, N, vdim), or without N.
         embed_dim_to_check: E.

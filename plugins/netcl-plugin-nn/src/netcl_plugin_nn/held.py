@@ -115,7 +115,7 @@ class Listed(_Holder):
 
 
 class Keyed(_Holder):
-    """Things by name; the methods are those of a dict."""
+    """Things by name; it has a dict's methods."""
 
     def __init__(self, values: Any = None) -> None:
         if values is not None:

@@ -72,7 +72,7 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:
-    """Fill with normally distributed numbers of which those outside [a, b] are drawn again.
+    """Fill with normally distributed numbers; what lies outside [a, b] is drawn again.
 
     Raises AttributeValueError if `a` is not below `b` or the interval lies beyond five
     standard deviations, where hardly any number is.

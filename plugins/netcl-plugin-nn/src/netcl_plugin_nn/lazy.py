@@ -103,7 +103,7 @@ class LazyLinear(_Lazy, Linear):
     >>> layer(nc.zeros(2, 5)).shape, layer
     ((2, 3), Linear(in_features=5, out_features=3, bias=True))
 
-    The arguments are those of Linear but the first. Until the first call the parameters are
+    The arguments are Linear's without the first. Until the first call the parameters are
     UninitializedParameter; `load_state_dict` makes them, too.
     """
 
@@ -118,7 +118,7 @@ class LazyLinear(_Lazy, Linear):
 
 
 class _LazyConvolution(_Lazy):
-    """A convolution whose `in_channels` is that of its first input."""
+    """A convolution whose `in_channels` is read from its first input."""
 
     dims: ClassVar[int]
     count = "in_channels"
@@ -131,7 +131,7 @@ class _LazyConvolution(_Lazy):
 
 
 class LazyConv1d(_LazyConvolution, Conv1d):
-    """A Conv1d whose `in_channels` is that of its first input; see LazyLinear.
+    """A Conv1d whose `in_channels` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyConv1d(8, 3)
     >>> layer(nc.rand(2, 3, 9)).shape, layer.weight.shape
@@ -142,7 +142,7 @@ class LazyConv1d(_LazyConvolution, Conv1d):
 
 
 class LazyConv2d(_LazyConvolution, Conv2d):
-    """A Conv2d whose `in_channels` is that of its first input; see LazyLinear.
+    """A Conv2d whose `in_channels` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyConv2d(8, 3)
     >>> layer(nc.rand(2, 3, 9, 9)).shape, layer.weight.shape
@@ -153,7 +153,7 @@ class LazyConv2d(_LazyConvolution, Conv2d):
 
 
 class LazyConv3d(_LazyConvolution, Conv3d):
-    """A Conv3d whose `in_channels` is that of its first input; see LazyLinear.
+    """A Conv3d whose `in_channels` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyConv3d(8, 3)
     >>> layer(nc.rand(2, 3, 5, 5, 5)).shape, layer.weight.shape
@@ -164,7 +164,7 @@ class LazyConv3d(_LazyConvolution, Conv3d):
 
 
 class LazyConvTranspose1d(_LazyConvolution, ConvTranspose1d):
-    """A ConvTranspose1d whose `in_channels` is that of its first input; see LazyLinear.
+    """A ConvTranspose1d whose `in_channels` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyConvTranspose1d(8, 2, stride=2)
     >>> layer(nc.rand(2, 3, 9)).shape, layer.weight.shape
@@ -175,7 +175,7 @@ class LazyConvTranspose1d(_LazyConvolution, ConvTranspose1d):
 
 
 class LazyConvTranspose2d(_LazyConvolution, ConvTranspose2d):
-    """A ConvTranspose2d whose `in_channels` is that of its first input; see LazyLinear.
+    """A ConvTranspose2d whose `in_channels` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyConvTranspose2d(8, 2, stride=2)
     >>> layer(nc.rand(2, 3, 4, 4)).shape, layer.weight.shape
@@ -186,7 +186,7 @@ class LazyConvTranspose2d(_LazyConvolution, ConvTranspose2d):
 
 
 class LazyConvTranspose3d(_LazyConvolution, ConvTranspose3d):
-    """A ConvTranspose3d whose `in_channels` is that of its first input; see LazyLinear.
+    """A ConvTranspose3d whose `in_channels` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyConvTranspose3d(8, 2, stride=2)
     >>> layer(nc.rand(2, 3, 2, 2, 2)).shape, layer.weight.shape
@@ -209,7 +209,7 @@ class _LazyNorm(_Lazy):
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
-    """A BatchNorm1d whose `num_features` is that of its first input; see LazyLinear.
+    """A BatchNorm1d whose `num_features` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyBatchNorm1d()
     >>> _ = layer(nc.rand(8, 3))
@@ -221,7 +221,7 @@ class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
-    """A BatchNorm2d whose `num_features` is that of its first input; see LazyLinear.
+    """A BatchNorm2d whose `num_features` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyBatchNorm2d()
     >>> _ = layer(nc.rand(8, 3, 4, 4))
@@ -233,7 +233,7 @@ class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
-    """A BatchNorm3d whose `num_features` is that of its first input; see LazyLinear.
+    """A BatchNorm3d whose `num_features` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyBatchNorm3d()
     >>> _ = layer(nc.rand(8, 3, 2, 4, 4))
@@ -262,7 +262,7 @@ class _LazyInstanceNorm(_LazyNorm):
 
 
 class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
-    """An InstanceNorm1d whose `num_features` is that of its first input; see LazyLinear.
+    """An InstanceNorm1d whose `num_features` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyInstanceNorm1d()
     >>> _ = layer(nc.rand(8, 3, 4))
@@ -274,7 +274,7 @@ class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
 
 
 class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
-    """An InstanceNorm2d whose `num_features` is that of its first input; see LazyLinear.
+    """An InstanceNorm2d whose `num_features` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyInstanceNorm2d()
     >>> _ = layer(nc.rand(8, 3, 4, 4))
@@ -286,7 +286,7 @@ class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
 
 
 class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
-    """An InstanceNorm3d whose `num_features` is that of its first input; see LazyLinear.
+    """An InstanceNorm3d whose `num_features` is read from its first input; see LazyLinear.
 
     >>> layer = nn.LazyInstanceNorm3d()
     >>> _ = layer(nc.rand(8, 3, 2, 4, 4))

@@ -175,7 +175,7 @@ class CrossMapLRN2d(LocalResponseNorm):
 
     As in PyTorch the sum of squares is divided by `size`, also where that is even. PyTorch's own
     keeps channel 0 in the sums of later channels, and its gradient is of other windows; here both
-    are those of the definition.
+    follow the definition.
 
     >>> nn.CrossMapLRN2d(3)(nc.ones(1, 4, 2, 2)).shape
     (1, 4, 2, 2)

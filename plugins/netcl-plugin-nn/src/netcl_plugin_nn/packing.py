@@ -30,6 +30,10 @@ __all__ = [
 class PackedSequence(NamedTuple):
     """The steps of several sequences without padding: all first ones, all second ones, and so on.
 
+    >>> packed = nn.utils.rnn.pack_sequence([nc.tensor([1.0, 2.0, 3.0]), nc.tensor([4.0])])
+    >>> packed.data.tolist(), packed.batch_sizes.tolist()
+    ([1.0, 4.0, 2.0, 3.0], [2, 1, 1])
+
     The sequences stand from the longest to the shortest. RNN, LSTM and GRU take it in the place of
     a padded tensor, and give one.
 
@@ -92,6 +96,11 @@ def pad_packed_sequence(
 ) -> tuple[Any, Tensor]:
     """The padded tensor of packed sequences, in their first order, and their lengths.
 
+    >>> packed = nn.utils.rnn.pack_sequence([nc.tensor([1.0, 2.0]), nc.tensor([3.0])])
+    >>> padded, lengths = nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+    >>> padded.tolist(), lengths.tolist()
+    ([[1.0, 2.0], [3.0, 0.0]], [2, 1])
+
     Args:
         sequence: What `pack_padded_sequence` gives.
         batch_first: Whether the result is (N, L, ...) and not (L, N, ...).
@@ -143,25 +152,44 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
-    """The tensors that `pad_sequence` has put together."""
+    """The tensors that `pad_sequence` has put together.
+
+    >>> padded = nc.tensor([[1.0, 2.0], [3.0, 0.0]])
+    >>> rows = nn.utils.rnn.unpad_sequence(padded, nc.tensor([2, 1]), batch_first=True)
+    >>> [each.tolist() for each in rows]
+    [[1.0, 2.0], [3.0]]
+    """
     x = padded_sequences if batch_first else ag.transpose(padded_sequences, 0, 1)
     return [x[i, :length] for i, length in enumerate(_host(lengths).tolist())]
 
 
 def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> PackedSequence:
-    """Tensors (length, ...) as packed sequences."""
+    """Tensors (length, ...) as packed sequences.
+
+    >>> nn.utils.rnn.pack_sequence([nc.tensor([1.0, 2.0]), nc.tensor([3.0])]).data.tolist()
+    [1.0, 3.0, 2.0]
+    """
     lengths = [len(each) for each in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, False, enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
-    """The tensors that `pack_sequence` has put together."""
+    """The tensors that `pack_sequence` has put together.
+
+    >>> packed = nn.utils.rnn.pack_sequence([nc.tensor([1.0, 2.0]), nc.tensor([3.0])])
+    >>> [each.tolist() for each in nn.utils.rnn.unpack_sequence(packed)]
+    [[1.0, 2.0], [3.0]]
+    """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """Where each place of a permutation went; None of None."""
+    """Where each place of a permutation went; None of None.
+
+    >>> nn.utils.rnn.invert_permutation(nc.tensor([2, 0, 1])).tolist()
+    [1, 2, 0]
+    """
     if permutation is None:
         return None
     return Tensor.from_host(np.argsort(_host(permutation)), permutation.device)

@@ -153,7 +153,12 @@ def old_spectral_norm(
     dim: int | None = None,
 ) -> Any:  # fmt: skip
     """`parametrizations.spectral_norm` in its older form, whose state has `weight_orig`,
-    `weight_u` and `weight_v`; `remove_spectral_norm` ends it."""
+    `weight_u` and `weight_v`; `remove_spectral_norm` ends it.
+
+    >>> layer = nn.utils.spectral_norm(nn.Linear(3, 2))
+    >>> sorted(name for name, _ in layer.named_buffers())
+    ['weight_u', 'weight_v']
+    """
     weight = _parameter("spectral_norm", module, name)
     _check_times(n_power_iterations)
     hook = _SpectralHook(name, n_power_iterations, _dim_of(module, dim), eps)
@@ -169,7 +174,12 @@ def old_spectral_norm(
 
 
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """Make the weight one parameter again, with the value that it has."""
+    """Make the weight one parameter again, with the value that it has.
+
+    >>> layer = nn.utils.remove_spectral_norm(nn.utils.spectral_norm(nn.Linear(3, 2)))
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'weight']
+    """
     hook, handle = module.__dict__.get("_spectral_norms", {}).pop(name, (None, None))
     if hook is None:
         given = f"{type(module).__name__} without spectral norm of {name!r}"

@@ -25,6 +25,9 @@ _DIRECTIONS: Final = ("", "_reverse")
 class RNNBase(Module):
     """What all have in common: the weights, the layers and directions, and the loop over steps.
 
+    >>> isinstance(nn.LSTM(2, 3), nn.RNNBase)
+    True
+
     Weights have PyTorch's names: `weight_ih_l0` (gates * hidden_size, input), `weight_hh_l0`,
     `bias_ih_l0`, `bias_hh_l0`, with `_reverse` of the second direction. All start uniform in
     +-1/sqrt(hidden_size).
@@ -242,7 +245,7 @@ class RNN(RNNBase):
 
     Args:
         input_size, hidden_size: The sizes of a step's input and state.
-        num_layers: How many layers, each of which gets the outputs of the one below.
+        num_layers: How many layers; each gets the outputs of the one below.
         nonlinearity: 'tanh' or 'relu'.
         bias: Whether there are `bias_ih` and `bias_hh`.
         batch_first: Whether input and output are (N, L, size) and not (L, N, size).

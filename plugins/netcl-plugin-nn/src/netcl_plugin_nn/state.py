@@ -12,7 +12,14 @@ from netcl_plugin_nn.uninitialized import Uninitialized
 
 
 class StateError(CheckpointError):
-    """A state does not fit a module; nothing was changed."""
+    """A state does not fit a module; nothing was changed.
+
+    >>> try:
+    ...     nn.Linear(2, 1).load_state_dict({"weight": nc.zeros(5, 5), "bias": nc.zeros(1)})
+    ... except nn.StateError as error:
+    ...     print("refused")
+    refused
+    """
 
 
 class LoadReport(NamedTuple):

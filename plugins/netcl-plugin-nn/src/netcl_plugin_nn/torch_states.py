@@ -16,7 +16,11 @@ from netcl_core.errors import NetclError, message
 
 
 class TorchMissingError(NetclError, ImportError):
-    """PyTorch is needed and not installed."""
+    """PyTorch is needed and not installed.
+
+    >>> issubclass(nn.TorchMissingError, ImportError)
+    True
+    """
 
 
 def is_torch(value: Any) -> bool:
@@ -37,7 +41,10 @@ def from_torch_state_dict(
 ) -> dict[str, Tensor]:
     """A state of PyTorch's as one of netcl's: the same names, with tensors on a device.
 
-        model.load_state_dict(nn.from_torch_state_dict(torch_model.state_dict()))
+    >>> import torch
+    >>> state = nn.from_torch_state_dict(torch.nn.Linear(2, 1).state_dict())
+    >>> nn.Linear(2, 1).load_state_dict(state)
+    LoadReport(missing_keys=[], unexpected_keys=[])
 
     A module's `load_state_dict` takes PyTorch's state as it is, too.
 
@@ -59,6 +66,9 @@ def _values(value: Any) -> Any:
 
 def torch_state_dict(model: Any) -> dict[str, Any]:
     """A module's state as tensors of PyTorch's on the CPU, which its `load_state_dict` takes.
+
+    >>> sorted(nn.torch_state_dict(nn.Linear(2, 1)))
+    ['bias', 'weight']
 
     Raises TorchMissingError if PyTorch is not installed.
     """

@@ -171,7 +171,7 @@ class Adafactor(_MatrixOptimizer):
         params: Tensors, or groups of them.
         lr: The largest step relative to a parameter's size.
         beta2_decay: The power of the count of steps by which means of squares forget.
-        eps: The least root of a mean square, None for that of the dtype; the least size of a
+        eps: The least root of a mean square, None for the dtype's own; the least size of a
             parameter.
         d: How large an update may be, in its root mean square.
         weight_decay: What share of a parameter a step of 1 takes off.

@@ -71,7 +71,7 @@ class SGD(RuledOptimizer):
 class ASGD(RuledOptimizer):
     """Averaged SGD (Polyak, Juditsky 1992) with PyTorch's defaults and formulas.
 
-    The averages are in `state_dict()`, as `ax`; they are those of the steps after `t0`, until then
+    The averages are in `state_dict()`, as `ax`; they begin with the step after `t0`, until then
     the parameters themselves.
 
     >>> w = nc.tensor([4.0, -2.0], requires_grad=True)
@@ -83,12 +83,13 @@ class ASGD(RuledOptimizer):
     >>> w.tolist(), optimizer.state_dict()["state"][0]["ax"].tolist()
     ([1.0, -0.5], [1.0, -0.5])
 
-    The rate of a step follows from the settings of now; in PyTorch, from those of the step before.
+    The rate of a step follows from the settings of now, and in PyTorch from the settings of the
+    step before.
 
     Args:
         params: Tensors, pairs of a name and a tensor, or dicts with `params` and settings of
             their own.
-        lr: The first learning rate; that of step t is `lr / (1 + lambd * lr * (t - 1)) ** alpha`.
+        lr: The first learning rate; of step t it is `lr / (1 + lambd * lr * (t - 1)) ** alpha`.
         lambd: The share of a parameter that a step takes away, over the rate.
         alpha: How fast the rate falls.
         t0: The step after which averages begin.

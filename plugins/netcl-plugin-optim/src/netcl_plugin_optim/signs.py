@@ -24,7 +24,7 @@ class Lion(RuledOptimizer):
     >>> w.tolist()
     [3.5, -1.5]
 
-    PyTorch has no such optimizer; names and defaults are those of the paper's code. It wants a
+    PyTorch has no such optimizer; names and defaults come from the paper's code. It wants a
     learning rate a third to a tenth of AdamW's, and a weight decay as much larger.
 
     Args:

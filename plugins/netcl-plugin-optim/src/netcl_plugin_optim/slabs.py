@@ -42,7 +42,15 @@ ROWS: Final = _ALIGN
 
 
 class OptimizerStateError(NetclError, ValueError):
-    """A saved state does not fit an optimizer; nothing was changed."""
+    """A saved state does not fit an optimizer; nothing was changed.
+
+    >>> optimizer = optim.SGD(nn.Linear(2, 1).parameters(), lr=0.1)
+    >>> try:
+    ...     optimizer.load_state_dict({"state": {}, "param_groups": []})
+    ... except optim.OptimizerStateError as error:
+    ...     print("refused")
+    refused
+    """
 
 
 @final

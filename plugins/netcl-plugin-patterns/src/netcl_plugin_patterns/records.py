@@ -104,10 +104,10 @@ class MatchedOp:
 @final
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The ops of a group with its results, each of which is the value of one of them.
+    """The ops of a group with its results. Each result is the value of one op.
 
     >>> sine = ag.MatchedOp("sin", ("x",))
-    >>> print(Graph((ag.MatchedOp("square", (sine,)), sine)))
+    >>> print(nc.patterns.Graph((ag.MatchedOp("square", (sine,)), sine)))
     (square(sin(x)), sin(x))
     """
 
@@ -170,7 +170,7 @@ class TrainingPattern:
 
     Args:
         name: The pattern's name, an identifier.
-        matcher: What it matches: the op of the group's value, or a tuple with that of each of
+        matcher: What it matches: the op of the group's value, or a tuple with the op of each of
             several. Or a function of values, `(*values) -> bool`, that compiled functions leave
             alone: `match(*values)`, `plan(*values)` and `ag.planned(name, *values)` ask it, and
             the planner gets these values.
@@ -180,7 +180,7 @@ class TrainingPattern:
             group with several the tuple of these. None, or a DtypeError, ShapeError or
             DeviceError of an op: it does not fit these after all.
         templates: The templates of its kernels, `<prefix>/<file>` each.
-        dtypes: The dtypes that it is for: that of the group's value, which is the one of every
+        dtypes: The dtypes that it is for: the dtype of the value, and of every
             other floating value and floating tensor that is captured as well. None: any, and
             mixed ones.
         device_kinds: The kinds of devices that it is for, `cpu` (NumPy's path is one), `gpu` and

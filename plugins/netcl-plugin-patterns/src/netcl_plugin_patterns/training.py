@@ -19,6 +19,15 @@ from netcl_plugin_patterns.rows import REGISTERED_ROWS, OwnRows, PatternRows
 class PatternPlan:
     """What a pattern computes in a function; `str` makes a readable text.
 
+    >>> group = ag.MatchedOp("log", (ag.MatchedOp("sigmoid", ("x",)),))
+    >>> planner = lambda x: ag.neg(ag.softplus(ag.neg(x)))
+    >>> compiler = ag.get_training_compiler()
+    >>> compiler.register(ag.TrainingPattern("log_sigmoid", group, planner))
+    >>> plan = compiler.plan(lambda x: ag.log(ag.sigmoid(x)), nc.ones(3))
+    >>> plan.ops, plan.captured["x"].shape
+    (('sigmoid', 'log'), (3,))
+    >>> compiler.unregister("log_sigmoid")
+
     Attributes:
         pattern: The pattern.
         provider: The distribution that brings it, `user` for what was registered by hand.
@@ -204,7 +213,7 @@ def planned(name: str, *values: Any, **options: Any) -> Any:
 
 
 def get_training_compiler() -> TrainingGraphCompiler:
-    """The training patterns of the process: those of all plugins, and those registered with it.
+    """The training patterns of the process: all plugins', and what was registered with it.
 
     >>> ag.get_training_compiler() is ag.get_training_compiler()
     True

@@ -75,7 +75,7 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None) -> Any:
         input: A tensor of any dtype.
         repeats: How often, 0 or more: an int, or an int tensor with one number for each part, which
             the host reads.
-        dim: The axis; None: that of the flattened tensor.
+        dim: The axis; None: of the flattened tensor.
     """
     x = ag.reshape(input, (-1,)) if dim is None else input
     shape = shape_of(x)

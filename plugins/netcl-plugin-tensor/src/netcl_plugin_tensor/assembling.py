@@ -1,4 +1,4 @@
-"""Tensors put together, taken apart and turned, and tensors written into parts of others."""
+"""Tensors put together, taken apart and turned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from netcl_core.errors import (
     ShapeError,
     message,
 )
-from netcl_plugin_tensor.axes import axis, near, plain_shape, together, whole
+from netcl_plugin_tensor import replacing
+from netcl_plugin_tensor.axes import axis, plain_shape, together, whole
 
 
 def _listed(who: str, given: Sequence[Any]) -> list[Any]:
@@ -51,7 +52,8 @@ def _at_least(count: int) -> Callable[..., Any]:
     at_least.__doc__ = (
         f"Views with at least {count} dimensions, of one tensor or of each of several.\n\n"
         "Missing dimensions have size 1; in three, a vector (n,) is (1, n, 1) and a matrix (n, m) "
-        "is (n, m, 1), as in NumPy."
+        "is (n, m, 1), as in NumPy.\n\n"
+        f">>> ag.atleast_{count}d(nc.ones(2)).shape\n{(2,) if count == 1 else (1, 2, 1)[:count]}"
     )
     return at_least
 
@@ -78,7 +80,11 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
 
 
 def sum_to_size(input: Any, *size: Any) -> Any:
-    """The sum over those dimensions that broadcasting `size` would make the input's shape."""
+    """The sum over those dimensions that broadcasting `size` would make the input's shape.
+
+    >>> ag.sum_to_size(nc.ones(2, 3), 1, 3).tolist()
+    [[2.0, 2.0, 2.0]]
+    """
     x = ag.as_operand(input)
     wanted = plain_shape("sum_to_size", size[0] if len(size) == 1 else size)
     lead = x.ndim - len(wanted)
@@ -123,7 +129,11 @@ def column_stack(tensors: Sequence[Any]) -> Any:
 
 
 def dstack(tensors: Sequence[Any]) -> Any:
-    """Tensors one behind the other along axis 2, each with three dimensions at least."""
+    """Tensors one behind the other along axis 2, each with three dimensions at least.
+
+    >>> ag.dstack([nc.tensor([1, 2]), nc.tensor([3, 4])]).tolist()
+    [[[1, 3], [2, 4]]]
+    """
     return ag.cat([_raised(x, 3) for x in _listed("dstack", tensors)], 2)
 
 
@@ -221,11 +231,15 @@ def _split_along(name: str, least: int, dim: int) -> Callable[..., Any]:
         return ag.tensor_split(x, indices_or_sections, along)  # type: ignore[no-any-return]
 
     split.__name__ = name
-    split.__doc__ = f"Parts of equal size, or ending at places, along axis {dim}: `tensor_split`."
+    shape = tuple([1 if axis == dim else 2 for axis in range(3)])
+    split.__doc__ = (
+        f"Parts of equal size, or ending at places, along axis {dim}: `tensor_split`.\n\n"
+        f">>> [part.shape for part in ag.{name}(nc.zeros(2, 2, 2), 2)]\n{[shape, shape]}"
+    )
     return split
 
 
-# -- diagonals and parts that are replaced -----------------------------------------------
+# -- diagonals ----------------------------------------------------------------------------
 
 
 def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
@@ -267,69 +281,6 @@ def diagflat(input: Any, offset: int = 0) -> Any:
         expected = "a matrix of at most 2^36 elements"
         raise AttributeValueError(message("diagflat", f"offset={offset}", expected))
     return ag.diag(x, offset)
-
-
-def _written(who: str, x: Any, src: Any, places: Any) -> Any:
-    """x with src at flat places of it, where src has their shape."""
-    source = ag.as_operand(src, x.device)
-    if source.shape != places.shape:
-        given = f"src of shape {source.shape} for a part of shape {places.shape}"
-        raise ShapeError(message(who, given, "one shape"))
-    if not source.size:
-        return ag.clone(x)
-    index = nc.tensor(np.ascontiguousarray(places).reshape(-1), device=x.device)
-    flat = ag.scatter(ag.reshape(x, (-1,)), 0, index, ag.reshape(source.astype(x.dtype), (-1,)))
-    return ag.reshape(flat, x.shape)
-
-
-def _grid(x: Any) -> Any:
-    return np.arange(x.size, dtype=np.int64).reshape(x.shape)
-
-
-def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
-    """`input` with `src` in the place of `input.select(dim, index)`."""
-    x = ag.as_operand(input)
-    place, number = axis("select_scatter", dim, x.ndim), whole(index)
-    size = x.shape[place] if x.ndim else 0
-    if number is None or not -size <= number < size:
-        raise IndexError(message("select_scatter", f"index={index!r}", f"-{size} to {size - 1}"))
-    return _written("select_scatter", x, src, _grid(x).take(number, place))
-
-
-def slice_scatter(
-    input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None,
-    step: int = 1,
-) -> Any:  # fmt: skip
-    """`input` with `src` in the place of the slice `start:end:step` along a dimension."""
-    x = ag.as_operand(input)
-    place = axis("slice_scatter", dim, x.ndim)
-    if whole(step) is None or step < 1 or not x.ndim:
-        given = f"step={step!r} of shape {x.shape}"
-        raise AttributeValueError(message("slice_scatter", given, "at least 1, and a dimension"))
-    part = _grid(x)[(*[slice(None)] * place, slice(start, end, step))]
-    return _written("slice_scatter", x, src, part)
-
-
-def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """`input` with `src` in the place of `input.diagonal(offset, dim1, dim2)`."""
-    x = ag.as_operand(input)
-    first, second = (axis("diagonal_scatter", each, x.ndim) for each in (dim1, dim2))
-    if x.ndim < 2 or first == second or whole(offset) is None:
-        given = f"shape {x.shape}, offset={offset!r}, dims {dim1}, {dim2}"
-        raise AttributeValueError(message("diagonal_scatter", given, "two dimensions, and an int"))
-    return _written(
-        "diagonal_scatter", x, src, _grid(x).diagonal(near(offset, x.size), first, second)
-    )
-
-
-def as_strided_scatter(
-    input: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int = 0
-) -> Any:
-    """`input` with `src` in the place of `input.as_strided(size, stride, storage_offset)`."""
-    x = ag.as_operand(input)
-    numbers = Tensor.from_host(_grid(x).reshape(-1), "numpy")
-    part = ag.as_strided(numbers, size, stride, storage_offset or 0).numpy()
-    return _written("as_strided_scatter", x, src, part)
 
 
 def channel_shuffle(input: Any, groups: int) -> Any:
@@ -382,9 +333,6 @@ OPERATORS: Final = (
       for name, least, dim in (("hsplit", 1, 1), ("vsplit", 2, 0), ("dsplit", 3, 2))),
     composite(diag_embed, ("input",)),
     composite(diagflat, ("input",)),
-    composite(select_scatter, ("input", "src")),
-    composite(slice_scatter, ("input", "src")),
-    composite(diagonal_scatter, ("input", "src")),
-    composite(as_strided_scatter, ("input", "src")),
+    *replacing.OPERATORS,
     composite(channel_shuffle, ("input",), method=False),
 )  # fmt: skip

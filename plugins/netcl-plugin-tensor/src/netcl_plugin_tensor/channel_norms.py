@@ -67,7 +67,7 @@ def instance_norm(
 
     Running statistics move by the mean over the samples of each one's mean and unbiased variance,
     and are used in place of the sample's where `use_input_stats` is False. The other arguments
-    are those of `batch_norm`.
+    are as of `batch_norm`.
 
     >>> ag.instance_norm(nc.rand(2, 3, 4, 4)).shape
     (2, 3, 4, 4)

@@ -14,12 +14,20 @@ from netcl_plugin_tensor.axes import axis, ndim_of, shape_of, target_shape, whol
 
 
 def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
-    """Two dimensions swapped: `transpose`."""
+    """Two dimensions swapped: `transpose`.
+
+    >>> ag.swapaxes(nc.zeros(2, 3, 4), 0, 2).shape
+    (4, 3, 2)
+    """
     return ag.transpose(input, axis0, axis1)
 
 
 def swapdims(input: Any, dim0: int, dim1: int) -> Any:
-    """Two dimensions swapped: `transpose`."""
+    """Two dimensions swapped: `transpose`.
+
+    >>> ag.swapdims(nc.zeros(2, 3, 4), 0, 2).shape
+    (4, 3, 2)
+    """
     return ag.transpose(input, dim0, dim1)
 
 
@@ -45,7 +53,11 @@ def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence
 
 
 def moveaxis(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
-    """Dimensions at other places: `movedim`."""
+    """Dimensions at other places: `movedim`.
+
+    >>> ag.moveaxis(nc.zeros(2, 3, 4), 0, -1).shape
+    (3, 4, 2)
+    """
     return ag.movedim(input, source, destination)
 
 
@@ -71,7 +83,7 @@ def ravel(input: Any) -> Any:
 
 
 def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
-    """One dimension as several, of which one size may be -1.
+    """One dimension as several; one of their sizes may be -1.
 
     >>> ag.unflatten(nc.rand(2, 6), 1, (2, 3)).shape
     (2, 2, 3)
@@ -142,12 +154,20 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
 
 
 def concat(tensors: Sequence[Any], dim: int = 0) -> Any:
-    """Tensors joined along an axis: `cat`."""
+    """Tensors joined along an axis: `cat`.
+
+    >>> ag.concat([nc.tensor([1, 2]), nc.tensor([3])]).tolist()
+    [1, 2, 3]
+    """
     return ag.cat(tensors, dim)
 
 
 def concatenate(tensors: Sequence[Any], dim: int = 0) -> Any:
-    """Tensors joined along an axis: `cat`."""
+    """Tensors joined along an axis: `cat`.
+
+    >>> ag.concatenate([nc.tensor([1, 2]), nc.tensor([3])]).tolist()
+    [1, 2, 3]
+    """
     return ag.cat(tensors, dim)
 
 
@@ -250,6 +270,9 @@ def softmin(input: Any, dim: int = -1, *, dtype: Any = None) -> Any:
 
 def rrelu(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
     """x where x > 0, else x times a slope that is drawn for each element.
+
+    >>> ag.rrelu([-4.0, 2.0], 0.25, 0.25, training=True).tolist()
+    [-1.0, 2.0]
 
     Args:
         input: A floating tensor.

@@ -107,7 +107,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 
     Args:
         x1: A floating tensor.
-        x2: Another one; they broadcast, and the norms are those of the broadcast vectors.
+        x2: Another one; they broadcast, and the norms are taken of the broadcast vectors.
         dim: The axis of the vectors.
         eps: What a norm counts at least.
     """

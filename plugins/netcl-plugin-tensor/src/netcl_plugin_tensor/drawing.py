@@ -69,6 +69,9 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
            dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:  # fmt: skip
     """Normal numbers, each with its own mean and standard deviation.
 
+    >>> ag.normal(nc.tensor([0.0, 100.0]), 1.0).shape
+    (2,)
+
     Args:
         mean: A number or a tensor.
         std: A number or a tensor, of at least 0.

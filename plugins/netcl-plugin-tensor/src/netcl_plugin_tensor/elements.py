@@ -121,6 +121,9 @@ PUT: Final = Operator(
 def getitem(x: Any, index: Any) -> Any:
     """`x[index]`, as NumPy has it: ints, slices, None, Ellipsis, and arrays or tensors.
 
+    >>> ag.getitem(nc.arange(6).reshape(2, 3), (1, slice(None, 2))).tolist()
+    [3, 4]
+
     Args:
         x: A tensor of any dtype.
         index: One entry, or a tuple of them. Integer arrays, lists and tensors pick along their

@@ -134,11 +134,15 @@ def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *,
                  include_self: bool = True) -> Any:  # fmt: skip
     """`input` with what slices of `source` at one place of a dimension come to: `scatter_reduce`.
 
+    >>> index, source = nc.tensor([0, 0, 2]), nc.tensor([2.0, 3.0, 4.0])
+    >>> ag.index_reduce(nc.ones(3), 0, index, source, "prod").tolist()
+    [6.0, 1.0, 4.0]
+
     Args:
         input: A tensor.
         dim: The dimension.
         index: int64, one place for each slice of `source`.
-        source: Of the input's shape, but for `dim`.
+        source: Of the input's shape, except in `dim`.
         reduce: `'prod'`, `'mean'`, `'amax'` or `'amin'`.
         include_self: Whether the input's own element counts where something is put.
     """

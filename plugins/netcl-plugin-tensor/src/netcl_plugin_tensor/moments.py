@@ -107,7 +107,11 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1)
 
 
 def trapz(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
-    """The integral by the trapezoidal rule: `trapezoid`."""
+    """The integral by the trapezoidal rule: `trapezoid`.
+
+    >>> ag.trapz(nc.tensor([1.0, 2.0, 3.0])).item()
+    4.0
+    """
     return ag.trapezoid(y, x, dx=dx, dim=dim)
 
 

@@ -49,7 +49,11 @@ def quantile(input: Any, q: Any, dim: int | None = None, keepdim: bool = False, 
 
 def nanquantile(input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *,
                 interpolation: str = "linear") -> Any:  # fmt: skip
-    """The quantile of what is not NaN; arguments as of `quantile`."""
+    """The quantile of what is not NaN; arguments as of `quantile`.
+
+    >>> ag.nanquantile(nc.tensor([1.0, float("nan"), 3.0]), 0.5).item()
+    2.0
+    """
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation)
 
 

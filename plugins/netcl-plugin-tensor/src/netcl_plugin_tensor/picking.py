@@ -35,7 +35,11 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
 
 
 def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
-    """The first `size` places that are not 0, one per row; `fill_value` where there are fewer."""
+    """The first `size` places that are not 0, one per row; `fill_value` where there are fewer.
+
+    >>> ag.nonzero_static(nc.tensor([0, 3, 5]), size=3).tolist()
+    [[1], [2], [-1]]
+    """
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:
         raise AttributeValueError(message("nonzero_static", f"size={size!r}", "an int from 0 on"))
     plain_shape("nonzero_static", (size, 8))
@@ -79,7 +83,7 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
     Args:
         dim: The dimension.
         index: int64, one place for each slice of `source`; several may be the same.
-        source: Of input's shape, but for `dim`.
+        source: Of input's shape, except in `dim`.
         alpha: The factor.
     """
     x = ag.as_operand(input)

@@ -45,7 +45,11 @@ def _check_places(who: str, places: Any) -> None:
 
 
 def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    """`input` with elements of `source` at places of the flattened tensor, or added to these."""
+    """`input` with elements of `source` at places of the flattened tensor, or added to these.
+
+    >>> ag.put(nc.zeros(2, 2), nc.tensor([1, 2]), nc.tensor([5.0, 6.0])).tolist()
+    [[0.0, 5.0], [6.0, 0.0]]
+    """
     x = ag.as_operand(input)
     places, values = ag.as_operand(index, x.device), ag.as_operand(source, x.device)
     _check_places("put", places)
@@ -123,7 +127,11 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
 
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
-    """Flat places as one tensor of places for each dimension of a shape."""
+    """Flat places as one tensor of places for each dimension of a shape.
+
+    >>> [each.tolist() for each in ag.unravel_index(nc.tensor([1, 5]), (2, 3))]
+    [[0, 1], [1, 2]]
+    """
     places = ag.as_operand(indices)
     given = shape if np.iterable(shape) else [shape]
     sizes = [whole(size) or 0 for size in given]
@@ -149,8 +157,9 @@ def _triangle(name: str, places: Callable[..., Any]) -> Callable[..., Any]:
 
     indices.__name__ = name
     indices.__doc__ = (
-        f"The places of the {'lower' if name[2] == 'i' else 'upper'} triangle of a matrix: its "
+        f"The places of the {'lower' if name[3] == 'l' else 'upper'} triangle of a matrix: its "
         "rows and its columns, as a tensor (2, n).\n\n"
+        f">>> ag.{name}(2, 2).tolist()\n{np.stack(places(2, 0, 2)).tolist()}\n\n"
         "Args:\n    row: How many rows the matrix has.\n    col: How many columns.\n"
         "    offset: The diagonal at which the triangle ends.\n"
         "    dtype: int64 if it is not given.\n    device: Where."

@@ -62,7 +62,7 @@ def randn(
     requires_grad: bool = False,
     generator: Any = None,
 ) -> Any:
-    """Normal numbers of mean 0 and variance 1; the arguments are those of `rand`.
+    """Normal numbers of mean 0 and variance 1; it has `rand`'s arguments.
 
     By Box and Muller's transform (1958, "A Note on the Generation of Random Normal Deviates").
 

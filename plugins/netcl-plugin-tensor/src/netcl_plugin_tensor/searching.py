@@ -166,6 +166,10 @@ def histogram(input: Any, bins: Any = 100, *, range: Any = None, weight: Any = N
               density: bool = False) -> Any:  # fmt: skip
     """A named tuple of how many elements lie in each part, `hist`, and the bounds, `bin_edges`.
 
+    >>> hist, edges = ag.histogram(nc.tensor([0.0, 0.4, 1.0]), 2)
+    >>> hist.tolist(), edges.tolist()
+    ([2.0, 1.0], [0.0, 0.5, 1.0])
+
     Args:
         input: A floating tensor.
         bins: How many parts of equal width, or a vector of bounds in order.

@@ -19,27 +19,47 @@ def _itself(name: str, doc: str) -> Callable[[Any], Any]:
     def op(input: Any) -> Any:
         return ag.as_operand(input)
 
-    op.__name__, op.__doc__ = name, f"{doc}: the tensor itself, as all numbers are real."
+    op.__name__ = name
+    op.__doc__ = (
+        f"{doc}: the tensor itself, as all numbers are real.\n\n"
+        f">>> ag.{name}([1.0, -2.0]).tolist()\n[1.0, -2.0]"
+    )
     return op
 
 
 def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
-    """Pieces of the given sizes along an axis: `split`."""
+    """Pieces of the given sizes along an axis: `split`.
+
+    >>> [each.tolist() for each in ag.split_with_sizes(nc.arange(4), [1, 3])]
+    [[0], [1, 2, 3]]
+    """
     return ag.split(input, plain_shape("split_with_sizes", split_sizes), dim)  # type: ignore[no-any-return]
 
 
 def unsafe_split(input: Any, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
-    """Pieces along an axis: `split`."""
+    """Pieces along an axis: `split`.
+
+    >>> [each.tolist() for each in ag.unsafe_split(nc.arange(4), 3)]
+    [[0, 1, 2], [3]]
+    """
     return ag.split(input, split_size, dim)  # type: ignore[no-any-return]
 
 
 def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
-    """At most `chunks` pieces along an axis: `chunk`."""
+    """At most `chunks` pieces along an axis: `chunk`.
+
+    >>> [each.tolist() for each in ag.unsafe_chunk(nc.arange(4), 2)]
+    [[0, 1], [2, 3]]
+    """
     return ag.chunk(input, chunks, dim)  # type: ignore[no-any-return]
 
 
 def fill(input: Any, value: Any) -> Any:
-    """A tensor of the shape and dtype with one number everywhere, given as one or as a tensor."""
+    """A tensor of the shape and dtype with one number everywhere, given as one or as a tensor.
+
+    >>> ag.fill([1.0, 2.0], 7.0).tolist()
+    [7.0, 7.0]
+    """
     x = ag.as_operand(input)
     if shape_of(value):
         raise ShapeError(message("fill", f"a value of shape {shape_of(value)}", "a number"))
@@ -51,7 +71,11 @@ def fill(input: Any, value: Any) -> Any:
 
 def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None,
                   requires_grad: bool = False) -> Any:  # fmt: skip
-    """A tensor without dimensions, by default float32."""
+    """A tensor without dimensions, by default float32.
+
+    >>> ag.scalar_tensor(3)
+    Tensor(3., shape=(), dtype=float32, device=numpy)
+    """
     if shape_of(s):
         raise ShapeError(message("scalar_tensor", f"shape {shape_of(s)}", "a number"))
     kind = "float32" if dtype is None else dtype
@@ -76,7 +100,11 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], *, dtype: Any = None,
                    device: Any = None, requires_grad: bool = False) -> Any:  # fmt: skip
-    """A tensor with any numbers, whose dimensions lie in memory in another order."""
+    """A tensor with any numbers, whose dimensions lie in memory in another order.
+
+    >>> ag.empty_permuted((2, 3), (1, 0)).stride()
+    (1, 2)
+    """
     shape = plain_shape("empty_permuted", size)
     order = plain_shape("empty_permuted", physical_layout)
     if sorted(order) != list(range(len(shape))):
@@ -89,7 +117,12 @@ def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], *, dtype
 
 def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = None,
                   device: Any = None, requires_grad: bool = False) -> Any:  # fmt: skip
-    """A tensor with any numbers, read by the given strides."""
+    """A tensor with any numbers, read by the given strides.
+
+    >>> x = ag.empty_strided((2, 3), (1, 2))
+    >>> x.shape, x.stride()
+    ((2, 3), (1, 2))
+    """
     shape, steps = (plain_shape("empty_strided", each) for each in (size, stride))
     if len(shape) != len(steps):
         given = f"{len(shape)} sizes and {len(steps)} strides"

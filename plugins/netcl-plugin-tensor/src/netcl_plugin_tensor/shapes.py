@@ -172,10 +172,10 @@ def as_strided(
     [[1, 3], [2, 4]]
 
     Args:
-        input: A tensor; of a view the memory is that of its base.
+        input: A tensor; a view has its base's memory.
         size: The shape of the result.
         stride: The distance from one element to the next, along each dimension.
-        storage_offset: Where the first element lies; None: where that of `input` does.
+        storage_offset: Where the first element lies; None: where the first of `input` does.
 
     Raises ShapeError for places outside of the memory.
     """
@@ -352,7 +352,9 @@ OPERATORS = (
         _bind_unfold,
         view=_unfold_view,
         doc="windows(x, dimension, size, step): a view of all windows, as the last dimension; the "
-        "method `x.unfold` of PyTorch.",
+        "method `x.unfold` of PyTorch.\n\n"
+        ">>> ag.windows([1.0, 2.0, 3.0, 4.0], 0, 2, 1).tolist()\n"
+        "[[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]]",
     ),
     _expand("expand"),
     _expand("broadcast_to"),

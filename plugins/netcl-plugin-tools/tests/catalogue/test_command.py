@@ -31,7 +31,7 @@ def everything(top: Path) -> dict[str, bytes]:
 def test_a_build(wheels: Path, tmp_path: Path) -> None:
     result = samples.build(wheels, tmp_path / "a" / "out", "--title", "Our <market>")
     assert result.exit_code == 0, result.output
-    assert "1 plugins, 1 ops, 0 records of checks, 0 of cells" in result.stdout
+    assert "1 plugin, 1 op, 0 records of checks, 0 of cells" in result.stdout
     out = tmp_path / "a" / "out"
     assert "<title>Our &lt;market&gt;</title>" in (out / "index.html").read_text(encoding="utf-8")
     assert {path.name for path in out.iterdir()} == folder._OWN

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from netcl_core.autograd import Operator
 from netcl_core.config import MARKET_PREFIX
-from netcl_core.plugins.protocol import MANIFEST, SCAFFOLDS, canonical
+from netcl_core.plugins.protocol import MANIFEST, SCAFFOLDS, canonical, registry
 from netcl_plugin_kit.check.findings import NOTES
 from netcl_plugin_kit.check.subject import Subject, module_of
-from netcl_plugin_kit.new.names import Names
+from netcl_plugin_kit.new.names import EXAMPLE_OPERATOR, Names
 from netcl_plugin_kit.new.project import EXAMPLE, author_of, first_files, rendered, summary
 
 _CODE: Final = "NC205"
@@ -44,7 +46,23 @@ def _names(subject: Subject) -> Iterator[Names]:
     ops = {point for group, point, _ in subject.points if group != MANIFEST}
     package = module_of(subject.name)
     for op in sorted({name, *ops} | _templates(subject)):
-        yield Names(name, subject.name, package, op.replace("-", "_"))
+        for operator in (EXAMPLE_OPERATOR, *_operators(subject)):
+            yield Names(name, subject.name, package, op.replace("-", "_"), operator)
+
+
+def _operators(subject: Subject) -> Iterator[str]:
+    """The installed operators for which it has implementations, by its manifest."""
+    paths = [path for path in subject.files if path.endswith("/netcl_plugin.toml")]
+    for path in paths:
+        try:
+            rows = tomllib.loads(_text(subject, path)).get("provides", ())
+            named = {row["name"] for row in rows if row["kind"] == "implementation"}
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError):
+            continue  # the manifest is checked elsewhere
+        for name in sorted(named - {EXAMPLE_OPERATOR}):
+            row = registry.find_op(name) if isinstance(name, str) else None
+            if row is not None and isinstance(row.record, Operator):
+                yield name
 
 
 def _templates(subject: Subject) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from typing import Any, final
@@ -43,8 +43,7 @@ def show(name: str | None, as_json: bool) -> int:
     rows = [row for op in sorted(registry.op_names()) for row in registry.op_rows(op)]
     found = [
         each
-        for row in rows
-        for each in _of(row, _declared())
+        for each in kernels_of(rows)
         if wanted is None or each.op == name or canonical(each.provider) in wanted
     ]
     files = {
@@ -59,6 +58,12 @@ def show(name: str | None, as_json: bool) -> int:
     else:
         _print(found, files if wanted is not None else {})
     return 0
+
+
+def kernels_of(rows: Iterable[Row]) -> list[OfferedKernel]:
+    """The ways to compute the ops of some rows of the registry."""
+    declared = _declared()
+    return [each for row in rows for each in _of(row, declared)]
 
 
 def _unknown(name: str, known: set[str]) -> int:

@@ -58,7 +58,7 @@ class Case:
         tolerance: A factor on TOLERANCE; any but 1 needs a reason in `because`.
         kinks: Values of the inputs at which finite differences say nothing.
         specials: The values of the non-finite check, for elementwise ops.
-        skip: Checks that are not made, with the reason; the names are those of `vocabulary`.
+        skip: Checks that are not made, with the reason; `vocabulary` has the names.
         xfail: Checks that fail through no fault of the op, with the reason; one that passes is
             a failure.
         provider: The distribution whose op is meant where several have one of this name.

@@ -127,6 +127,11 @@ def _patterns(provider: str, name: str | None = None) -> list[Row]:
 def table_of(distribution: str) -> Table:
     """The table of an installed plugin, by the name of its distribution or its own.
 
+    >>> from netcl_plugin_kit.testing import table_of
+    >>> table = table_of("netcl-plugin-detection")
+    >>> sorted({case.op for case in table.cases})[:2]
+    ['fused_weighted_bce_smooth_l1_loss', 'weighted_bce']
+
     What it implements of another plugin's operator is checked with that one's cases, unless it
     has cases of its own. A hook that raises, or returns something else than cases, does so for
     one op: it becomes one of the table's `problems`, and the other ops keep their cases.

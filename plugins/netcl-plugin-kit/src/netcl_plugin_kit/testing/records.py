@@ -109,6 +109,12 @@ class Roofline:
 class CheckRecord:
     """One check of one plugin at one level; `state` is `pass` if nothing failed.
 
+    >>> import sys, netcl_plugin_kit.testing as kit
+    >>> record = kit.CheckRecord("netcl-plugin-mine", "1.0", "run", "pass", nc.__version__,
+    ...     sys.version.split()[0], "Linux x86_64", "2026-11-28T00:00:00+00:00", 2.5)
+    >>> record.plugin, record.state, record.parts
+    ('netcl-plugin-mine', 'pass', ())
+
     Attributes:
         date: UTC, ISO 8601 with seconds.
         parts: The names of the checks that were made to their end, whatever came out.

@@ -45,7 +45,14 @@ class StepFailure(NamedTuple):
 @final
 @dataclass(frozen=True)
 class RunResult:
-    """What a run of a table came to: one outcome per check, op, device and dtype."""
+    """What a run of a table came to: one outcome per check, op, device and dtype.
+
+    >>> from netcl_plugin_kit.testing import run_level, table_of
+    >>> table, numpy = table_of("netcl-plugin-detection"), nc.get_device("numpy")
+    >>> result = run_level(table, [numpy], only=["gradient"])
+    >>> {outcome.state for outcome in result.outcomes}, result.kernels
+    ({'passed'}, [])
+    """
 
     outcomes: list[Outcome]
     kernels: list[KernelSource]

@@ -132,7 +132,7 @@ def conformance(
 
     Args:
         provider: The plugin's distribution, such as `"my-plugin"`.
-        cases: At least one per op of the plugin; default: those of its hook, and derived ones.
+        cases: At least one per op of the plugin; default: what its hook gives, and derived ones.
         internal: With `cases`: ops without one, with the reason.
     """
     suite = Suite(provider, cases, internal)

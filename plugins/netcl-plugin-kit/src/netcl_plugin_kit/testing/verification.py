@@ -92,7 +92,17 @@ def check_gradient(record: AutogradPrimitive) -> list[Finding]:
 
 
 def refuse_wrong_gradient(record: AutogradPrimitive) -> None:
-    """Raise PrimitiveError with all findings of `check_gradient`, if there are any."""
+    """Raise PrimitiveError with all findings of `check_gradient`, if there are any.
+
+    >>> from netcl_plugin_kit.testing import refuse_wrong_gradient
+    >>> square = ag.AutogradPrimitive("square2", lambda x, attrs: f"{x[0]} * {x[0]}",
+    ...     lambda x, grad, attrs, out: [f"{x[0]} * {grad}"], arity=1)
+    >>> try:
+    ...     refuse_wrong_gradient(square)
+    ... except nc.errors.PrimitiveError as error:
+    ...     print(str(error).partition(" at ")[0])
+    square2: the gradient of input 0 (x0) differs from the derivative of the forward
+    """
     findings = check_gradient(record)
     if findings:
         text = "\n".join(map(str, findings))

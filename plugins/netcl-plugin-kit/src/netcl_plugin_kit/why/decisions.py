@@ -47,6 +47,10 @@ class Candidate:
 class Explanation:
     """The candidates for a name; `str` makes a readable text.
 
+    >>> why = nc.plugins.why("gelu")
+    >>> why.op, why.candidates[0].provider, why.rules
+    ('gelu', 'netcl-plugin-elementwise', ('the only provider',))
+
     Attributes:
         op: The name, of an op or of something else that plugins bring.
         device: For an op, where it is to be computed; else empty.

@@ -18,6 +18,10 @@ EPS: Final = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23, "fl
 class Distribution:
     """What all have: `batch_shape`, `event_shape`, and the functions that a subclass gives.
 
+    >>> d = nc.distributions.Normal(nc.zeros(3), nc.ones(3))
+    >>> isinstance(d, nc.distributions.Distribution), d.batch_shape, d.event_shape
+    (True, (3,), ())
+
     Attributes:
         has_rsample: Whether `rsample` is there.
         params: The names of the parameters, each with how many of its last dimensions are an
@@ -133,7 +137,13 @@ def summed(x: Any, count: int) -> Any:
 
 
 class Independent(Distribution):
-    """A distribution whose last batch dimensions are one event: their logarithms are added up."""
+    """A distribution whose last batch dimensions are one event: their logarithms are added up.
+
+    >>> rows = nc.distributions.Normal(nc.zeros(2, 3), nc.ones(2, 3))
+    >>> d = nc.distributions.Independent(rows, 1)
+    >>> d.batch_shape, d.event_shape, d.log_prob(nc.zeros(2, 3)).shape
+    ((2,), (3,), (2,))
+    """
 
     def __init__(
         self, base_distribution: Any, reinterpreted_batch_ndims: int, validate_args: Any = None

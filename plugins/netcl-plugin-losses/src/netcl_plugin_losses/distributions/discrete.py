@@ -63,7 +63,12 @@ def _inside(probs: Any) -> Any:
 
 
 class Bernoulli(_Discrete):
-    """1 with probability `probs`, else 0."""
+    """1 with probability `probs`, else 0.
+
+    >>> d = nc.distributions.Bernoulli(probs=nc.tensor([0.25]))
+    >>> d.mean.tolist(), d.log_prob(nc.tensor([1.0])).exp().tolist()
+    ([0.25], [0.25])
+    """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         super().__init__(probs, logits)
@@ -87,7 +92,12 @@ class Bernoulli(_Discrete):
 
 
 class Geometric(_Discrete):
-    """How many trials fail before one of probability `probs` succeeds."""
+    """How many trials fail before one of probability `probs` succeeds.
+
+    >>> d = nc.distributions.Geometric(probs=nc.tensor(0.25))
+    >>> d.mean.item(), d.log_prob(nc.tensor(1.0)).exp().item()
+    (3.0, 0.1875)
+    """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         super().__init__(probs, logits)
@@ -108,7 +118,12 @@ class Geometric(_Discrete):
 
 
 class Binomial(_Discrete):
-    """How many of `total_count` trials succeed, each with probability `probs`."""
+    """How many of `total_count` trials succeed, each with probability `probs`.
+
+    >>> d = nc.distributions.Binomial(4, probs=nc.tensor(0.25))
+    >>> d.mean.item(), d.variance.item()
+    (1.0, 0.75)
+    """
 
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: Any = None
@@ -146,7 +161,12 @@ class Binomial(_Discrete):
 
 
 class Poisson(Distribution):
-    """How many events there are in a time in which `rate` are expected."""
+    """How many events there are in a time in which `rate` are expected.
+
+    >>> d = nc.distributions.Poisson(nc.tensor(2.0))
+    >>> d.mean.item(), round(d.log_prob(nc.tensor(0.0)).item(), 4)
+    (2.0, -2.0)
+    """
 
     params: ClassVar = {"rate": 0}
     rate: Any
@@ -219,7 +239,12 @@ class Categorical(_Outcomes):
 
 
 class OneHotCategorical(Categorical):
-    """The same as vectors with a 1 in the place of the number."""
+    """The same as vectors with a 1 in the place of the number.
+
+    >>> d = nc.distributions.OneHotCategorical(probs=nc.tensor([0.25, 0.75]))
+    >>> d.mean.tolist(), d.sample().sum().item()
+    ([0.25, 0.75], 1.0)
+    """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         super().__init__(probs, logits)
@@ -240,7 +265,12 @@ class OneHotCategorical(Categorical):
 
 
 class Multinomial(_Outcomes):
-    """How often each of K outcomes comes in `total_count` trials."""
+    """How often each of K outcomes comes in `total_count` trials.
+
+    >>> d = nc.distributions.Multinomial(4, probs=nc.tensor([0.25, 0.75]))
+    >>> d.mean.tolist(), d.sample().sum().item()
+    ([1.0, 3.0], 4.0)
+    """
 
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: Any = None

@@ -108,7 +108,12 @@ class Gamma(Distribution):
 
 
 class Chi2(Gamma):
-    """Sums of the squares of `df` normal numbers."""
+    """Sums of the squares of `df` normal numbers.
+
+    >>> d = nc.distributions.Chi2(nc.tensor(3.0))
+    >>> d.mean.item(), d.variance.item()
+    (3.0, 6.0)
+    """
 
     params: ClassVar = {"df": 0}
 
@@ -124,7 +129,12 @@ class Chi2(Gamma):
 
 
 class Dirichlet(Distribution):
-    """Vectors of positive numbers whose sum is 1, by concentrations along the last axis."""
+    """Vectors of positive numbers whose sum is 1, by concentrations along the last axis.
+
+    >>> d = nc.distributions.Dirichlet(nc.tensor([1.0, 3.0]))
+    >>> d.mean.tolist(), round(d.sample().sum().item(), 4)
+    ([0.25, 0.75], 1.0)
+    """
 
     has_rsample = True
     params: ClassVar = {"concentration": 1}
@@ -162,7 +172,12 @@ class Dirichlet(Distribution):
 
 
 class Beta(Distribution):
-    """Numbers between 0 and 1, with density in proportion to x^(a - 1) (1 - x)^(b - 1)."""
+    """Numbers between 0 and 1, with density in proportion to x^(a - 1) (1 - x)^(b - 1).
+
+    >>> d = nc.distributions.Beta(nc.tensor(2.0), nc.tensor(6.0))
+    >>> d.mean.item(), d.sample((3,)).shape
+    (0.25, (3,))
+    """
 
     has_rsample = True
     params: ClassVar = {"concentration1": 0, "concentration0": 0}
@@ -196,7 +211,12 @@ class Beta(Distribution):
 
 
 class StudentT(Distribution):
-    """Student's t: normal numbers over the root of a chi-square's mean of `df` degrees."""
+    """Student's t: normal numbers over the root of a chi-square's mean of `df` degrees.
+
+    >>> d = nc.distributions.StudentT(nc.tensor(5.0))
+    >>> d.mean.item(), round(d.variance.item(), 4)
+    (0.0, 1.6667)
+    """
 
     has_rsample = True
     params: ClassVar = {"df": 0, "loc": 0, "scale": 0}

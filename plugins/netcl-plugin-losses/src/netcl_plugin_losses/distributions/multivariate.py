@@ -96,6 +96,12 @@ class MultivariateNormal(Distribution):
 class MixtureSameFamily(Distribution):
     """One of K components, drawn by a Categorical.
 
+    >>> D = nc.distributions
+    >>> halves = D.Categorical(probs=nc.tensor([0.5, 0.5]))
+    >>> d = D.MixtureSameFamily(halves, D.Normal(nc.tensor([-1.0, 3.0]), nc.ones(2)))
+    >>> d.mean.item(), d.sample((4,)).shape
+    (1.0, (4,))
+
     Args:
         mixture_distribution: A Categorical of batch_shape (...), whose weights have K elements.
         component_distribution: Any distribution of batch_shape (..., K).

@@ -32,6 +32,7 @@ from netcl_plugin_tools.catalogue.model import Market, assemble
 from netcl_plugin_tools.catalogue.pages import pages
 from netcl_plugin_tools.catalogue.rendering import ASSETS, asset
 from netcl_plugin_tools.catalogue.simple import index, snapshot
+from netcl_plugin_tools.graph.drawing import count
 
 _Item = TypeVar("_Item")
 #: What is withdrawn, in the folder of the wheels.
@@ -139,8 +140,9 @@ def _report(market: Market, out: Path) -> dict[str, Any]:
 def _text(report: dict[str, Any]) -> str:
     records = report["records"]
     lines = [
-        f"{report['out']}: {len(report['plugins'])} plugins, {report['ops']} ops, "
-        f"{records['checks']} records of checks, {records['cells']} of cells"
+        f"{report['out']}: {count(len(report['plugins']), 'plugin')}, "
+        f"{count(report['ops'], 'op')}, {count(records['checks'], 'record')} of checks, "
+        f"{records['cells']} of cells"
     ]
     lines += [f"refused: {one['file']}: {one['reason']}" for one in report["refused"]]
     lines += [f"not used: {text}" for text in report["unused"]]

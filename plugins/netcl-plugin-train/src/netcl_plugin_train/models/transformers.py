@@ -95,7 +95,7 @@ class GPT2(Module):
         heads: Of each block; a divisor of `width`.
         dropout: A probability; used in training.
 
-    The defaults are those of the published `gpt2`. Raises ShapeError for longer texts.
+    The defaults make the published `gpt2`. Raises ShapeError for longer texts.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class BERT(Module):
         vocabulary, context, width, layers, heads, dropout: As of GPT2.
         segments: How many kinds of segments there are.
 
-    The defaults are those of `bert-base-uncased`. Raises ShapeError for longer texts.
+    The defaults make `bert-base-uncased`. Raises ShapeError for longer texts.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class ViT(Module):
         classes: How many there are.
         eps: Of the norms: 1e-6 in torchvision's files, 1e-12 in Hugging Face's.
 
-    The defaults are those of `vit_b_16`.
+    The defaults make `vit_b_16`.
     """
 
     def __init__(
