@@ -87,7 +87,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def ends_with_inplace(name: str, args: tuple[Any, ...], count: int) -> bool:
     """Whether a function of `count` parameters is given `inplace` by position, behind these."""
-    return len(args) == count + 1 and type(args[-1]) is bool and name in INPLACE_LAST
+    return len(args) == count + 1 and type(args[-1]) is bool and offers_inplace(name)
+
+
+def offers_inplace(name: str) -> bool:
+    """Whether an op takes `inplace`, as PyTorch's function of that name does.
+
+    >>> offers_inplace("relu"), offers_inplace("tanh")
+    (True, False)
+    """
+    return name.replace("hard_", "hard") in INPLACE_LAST
 
 
 def renaming(who: str, parameters: Mapping[str, Any] | tuple[str, ...]) -> Renaming:
