@@ -455,6 +455,22 @@ def test_no_op_takes_what_is_no_tensor(unlaunched: None) -> None:
     assert bad == []
 
 
+def test_lists_in_the_place_of_tensors(unlaunched: None) -> None:
+    """They are taken, or refused by name: no op reads the shape or dtype of a list."""
+    bad = [
+        (name, came)
+        for name, each in examples().items()
+        if (came := outcome(name, [listed(made(x)) for x in each.args], each.kwargs))
+        not in {"error", "result"}
+        and not (name in DECIDED_BY_DATA and nc.default_device().backend != "numpy")
+    ]
+    assert bad == []
+
+
+def listed(value: Any) -> Any:
+    return value.tolist() if isinstance(value, nc.Tensor) else value
+
+
 def test_odd_tensors_give_results_or_named_errors(unlaunched: None) -> None:
     bad = [
         (name, place, what, came)

@@ -210,3 +210,13 @@ def test_what_has_views_is_not_transposed_in_place() -> None:
     with pytest.raises(nc.errors.GradientError, match="unsqueeze_: a leaf"):
         nc.ones(2, requires_grad=True).unsqueeze_(0)
     assert view.shape == (3,) and x.unsqueeze_(0).shape == (1, 2, 3)
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_others_refuse_it(value: bool) -> None:
+    """PyTorch's `F.tanh` has no such argument."""
+    for library in (torch, nc):
+        with pytest.raises(TypeError, match="inplace"):
+            library.nn.functional.tanh(library.ones(2), inplace=value)
+    with pytest.raises(TypeError, match=r"x\.copy_\(tanh\(x\)\)"):
+        ag.tanh(nc.ones(2), inplace=value)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from netcl_core.errors import ArgumentError, message
 from netcl_core.ops.in_place import change_in_place
 from netcl_core.tape.modes import is_grad_enabled
-from netcl_core.tensors.arguments import INPLACE
+from netcl_core.tensors.arguments import offers_inplace
 from netcl_core.tensors.operand import Operand
 
 #: With these arguments the result of an op is written to a tensor that is there.
@@ -19,15 +19,14 @@ def into(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) ->
     """The result of an op, written into the tensor (or the tuple of them) given as `out`.
 
     With `inplace=True` it is written into the op's first operand, as `x.relu_()` does.
-    As in PyTorch, raises ArgumentError for an op without `inplace`, and where a result for `out`
-    has a gradient.
+    Raises ArgumentError, as PyTorch does, where an op does not offer `inplace`, and where a result
+    for `out` has a gradient.
     """
-    if "inplace" in kwargs:
-        if op.__name__ not in INPLACE:
-            given, remedy = f"inplace={kwargs['inplace']!r:.60}", "Assign the result"
-            raise ArgumentError(message(op.__name__, given, "an op that has inplace", remedy))
-        if kwargs.pop("inplace"):
-            return _onto_first(op, args, kwargs)
+    if "inplace" in kwargs and not offers_inplace(op.__name__):
+        given, remedy = f"inplace={kwargs['inplace']}", f"x.copy_({op.__name__}(x)) changes x"
+        raise ArgumentError(message(op.__name__, given, "no inplace", remedy))
+    if kwargs.pop("inplace", False):
+        return _onto_first(op, args, kwargs)
     out = kwargs.pop("out", None)
     result = op(*args, **kwargs)
     if out is None:

@@ -43,8 +43,6 @@ INPLACE_LAST: Final = frozenset(
      "feature_alpha_dropout", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu",
      "relu6", "rrelu", "selu", "silu", "threshold"}
 )  # fmt: skip
-#: The same, with ops whose own names differ.
-INPLACE: Final = INPLACE_LAST | {"hard_sigmoid", "hard_swish", "hard_tanh"}
 #: Hints on how to compute or where to keep something, none of which change a result here.
 IGNORED: Final = frozenset(
     {
@@ -89,7 +87,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def ends_with_inplace(name: str, args: tuple[Any, ...], count: int) -> bool:
     """Whether a function of `count` parameters is given `inplace` by position, behind these."""
-    return len(args) == count + 1 and type(args[-1]) is bool and name in INPLACE
+    return len(args) == count + 1 and type(args[-1]) is bool and offers_inplace(name)
+
+
+def offers_inplace(name: str) -> bool:
+    """Whether an op takes `inplace`, as PyTorch's function of that name does.
+
+    >>> offers_inplace("relu"), offers_inplace("tanh")
+    (True, False)
+    """
+    return name.replace("hard_", "hard") in INPLACE_LAST
 
 
 def renaming(who: str, parameters: Mapping[str, Any] | tuple[str, ...]) -> Renaming:

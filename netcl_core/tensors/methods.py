@@ -23,7 +23,9 @@ def _cast(dtype: str) -> Callable[[Any], Any]:
 
 
 @lenient
-def device_and_dtype(*given: Any, device: Any = None, dtype: Any = None) -> tuple[Any, Any]:
+def device_and_dtype(
+    *given: Any, device: Any = None, dtype: Any = None, memory_format: Any = None
+) -> tuple[Any, Any]:
     """The device and the dtype (or None) that `x.to(...)` was asked for.
 
     Raises ArgumentError for anything else.
@@ -35,7 +37,7 @@ def device_and_dtype(*given: Any, device: Any = None, dtype: Any = None) -> tupl
             device = each
         elif each is not None and not isinstance(each, bool):  # PyTorch's non_blocking
             dtype = each
-    if device is None and dtype is None:
+    if device is None and dtype is None and memory_format is None:
         expected = "a device, a dtype or another tensor"
         raise ArgumentError(message("to", "neither a device nor a dtype", expected))
     return None if device is None else get_device(device), dtype

@@ -68,3 +68,27 @@ def test_mistakes_are_named() -> None:
         optim.LBFGS([x], line_search_fn="wolfe")
     with pytest.raises(ArgumentError, match=r"LBFGS\.step: a NoneType as closure"):
         optim.LBFGS([x]).step()
+
+
+def test_a_closure_may_change_the_parameters() -> None:
+    """As style transfer does, which keeps its picture within 0 to 1."""
+    torch = pytest.importorskip("torch")
+    found = []
+    for library, optimizers in ((nc, optim), (torch, torch.optim)):
+        w = library.tensor([0.2, 0.9, 0.5], dtype=library.float64, requires_grad=True)
+        optimizer = optimizers.LBFGS([w], max_iter=6)
+        losses = []
+
+        def closure(w: Any = w, library: Any = library, losses: list[float] = losses) -> Any:
+            with library.no_grad():
+                w.clamp_(0, 1)
+            w.grad = None
+            loss = ((w - library.tensor([1.5, 0.2, -0.7], dtype=w.dtype)) ** 4).sum()
+            loss.backward()
+            losses.append(loss.item())
+            return loss
+
+        optimizer.step(closure)
+        optimizer.step(closure)
+        found.append([*losses, *w.tolist()])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)

@@ -24,6 +24,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     Returns (..., out).
     """
     first, second, form = (ag.as_operand(x) for x in (input1, input2, weight))
+    bias = None if bias is None else ag.as_operand(bias)
     shapes = f"inputs of {first.shape} and {second.shape}, weight of {form.shape}"
     fits = form.ndim == 3 and min(first.ndim, second.ndim) and first.shape[:-1] == second.shape[:-1]
     if not fits or form.shape[1:] != (first.shape[-1], second.shape[-1]):

@@ -118,6 +118,7 @@ def lstm_gates(given: Any, product: Any, cell: Any) -> tuple[Any, Any]:
             their weights, (..., 4 H): input, forget, cell and output gate.
         cell: The cell state before it, (..., H).
     """
+    given, product, cell = (ag.as_operand(x) for x in (given, product, cell))
     _check("lstm_gates", 4, given, product, cell)
     i, f, g, o = ag.chunk(ag.add(given, product), 4, -1)
     after = ag.add(ag.mul(ag.sigmoid(f), cell), ag.mul(ag.sigmoid(i), ag.tanh(g)))
@@ -174,6 +175,7 @@ def gru_gates(given: Any, product: Any, hidden: Any) -> Any:
             their weights, (..., 3 H): reset gate, update gate and new state.
         hidden: The hidden state before it, (..., H).
     """
+    given, product, hidden = (ag.as_operand(x) for x in (given, product, hidden))
     _check("gru_gates", 3, given, product, hidden)
     r, z, n = ag.chunk(given, 3, -1)
     hr, hz, hn = ag.chunk(product, 3, -1)

@@ -79,6 +79,8 @@ def lstm_steps(
         weight, bias: What the hidden state is multiplied with, (4 H, H), and what is added, (4 H,).
         reverse: Whether the last step comes first.
     """
+    given, hidden, cell, weight = (ag.as_operand(x) for x in (given, hidden, cell, weight))
+    bias = None if bias is None else ag.as_operand(bias)
     _check("lstm_steps", given, hidden, cell, weight, bias)
     return unrolled("lstm", given, (hidden, cell), weight, bias, reverse=reverse)
 
@@ -94,6 +96,8 @@ def gru_steps(
 
     Arguments as of `lstm_steps`, with 3 H in the place of 4 H and without a cell.
     """
+    given, hidden, weight = (ag.as_operand(x) for x in (given, hidden, weight))
+    bias = None if bias is None else ag.as_operand(bias)
     _check("gru_steps", given, hidden, weight, bias)
     return unrolled("gru", given, (hidden,), weight, bias, reverse=reverse)
 

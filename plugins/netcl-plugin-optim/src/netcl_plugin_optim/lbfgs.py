@@ -125,7 +125,10 @@ class LBFGS(Optimizer):
                 place = self._move(place, state["t"])
                 made = int(turn != group["max_iter"])  # what comes after is the next step's
                 if made:
+                    written = self._versions()
                     loss, gradient = float(evaluated("LBFGS", closure)), self._gradient()
+                    if self._versions() != written:  # the closure clamped them, say
+                        place = self._place()
             calls += made
             state["func_evals"] += made
             done = not _above(gradient, group["tolerance_grad"]) or calls >= group["max_eval"]
@@ -186,6 +189,9 @@ class LBFGS(Optimizer):
             p.overwrite(found[offset : offset + p.size].reshape(p.shape))
             offset += p.size
         return found
+
+    def _versions(self) -> list[int]:
+        return [p.version for p in self._parameters()]
 
     def _place(self) -> Array:
         return self._flat([p.to_host() for p in self._parameters()])

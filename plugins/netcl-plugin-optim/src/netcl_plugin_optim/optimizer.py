@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from netcl_core import Tensor, enable_grad
+from netcl_core import Tensor, enable_grad, tensor
 from netcl_core.errors import ArgumentError, message
 from netcl_plugin_optim.groups import Group, add_group, groups_of
 from netcl_plugin_optim.settings import Limit, check
@@ -37,10 +38,32 @@ class Optimizer(ABC):
     Args:
         params: Tensors, pairs of a name and a tensor (as `model.named_parameters()` gives), or
             dicts with `params` and settings of their own.
+        defaults: Settings of the groups that do not say otherwise.
+
+    An optimizer of your own has a `step`; what it keeps in `state` is saved and loaded:
+
+    >>> class SignDescent(optim.Optimizer):
+    ...     def step(self, closure=None):
+    ...         for group in self.param_groups:
+    ...             for p in group["params"]:
+    ...                 self.state[p]["steps"] = self.state[p].get("steps", 0) + 1
+    ...                 p.data.add_(p.grad.sign(), alpha=-group["lr"])
+    >>> w = nc.tensor([4.0, -2.0], requires_grad=True)
+    >>> optimizer = SignDescent([w], dict(lr=0.5))
+    >>> ag.sum(ag.square(w)).backward()
+    >>> optimizer.step()
+    >>> w.tolist(), optimizer.state_dict()["state"]
+    ([3.5, -1.5], {0: {'steps': 1}})
     """
 
-    def __init__(self, params: Iterable[Any], **defaults: Any) -> None:
-        self._begin(params, defaults, {})
+    #: A subclass written as PyTorch's are keeps here what it remembers of each parameter.
+    state: defaultdict[Any, dict[str, Any]]
+
+    def __init__(
+        self, params: Iterable[Any], defaults: Mapping[str, Any] | None = None, **more: Any
+    ) -> None:
+        self.state = defaultdict(dict)
+        self._begin(params, {**(defaults or {}), **more}, {})
 
     def _begin(
         self, params: Iterable[Any], defaults: dict[str, Any], limits: Mapping[str, Limit]
@@ -110,9 +133,13 @@ class Optimizer(ABC):
         ]
         return {"state": self._saved_states(number), "param_groups": groups}
 
-    @abstractmethod
     def _saved_states(self, number: Mapping[int, int]) -> dict[int, dict[str, Any]]:
         """What each parameter holds, by its number, which is given by its id."""
+        return {
+            number[id(p)]: {name: _on_host(value) for name, value in self.state[p].items()}
+            for p in self._parameters()
+            if p in self.state
+        }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over settings and states, PyTorch's too.
@@ -134,13 +161,15 @@ class Optimizer(ABC):
         self.param_groups = merged
         self._load_states(held)
 
-    @abstractmethod
     def _load_states(self, held: Mapping[int, Mapping[str, Any]]) -> None:
         """Take over the saved states, which are given by the ids of their parameters."""
+        for p in self._parameters():
+            entry = held.get(id(p), {})
+            self.state[p] = {name: _beside(p, value) for name, value in entry.items()}
 
-    @abstractmethod
     def _states(self, group: Group) -> tuple[str, ...]:
         """The names of the states that each parameter of a group has, of its shape."""
+        return ()
 
     def _matched(
         self, groups: list[Group], state: Mapping[Any, Mapping[str, Any]]
@@ -170,6 +199,19 @@ class Optimizer(ABC):
     def __repr__(self) -> str:
         settings = ", ".join(f"{k}={self.param_groups[0][k]!r}" for k in self.defaults)
         return f"{type(self).__name__}({len(self._parameters())} parameters, {settings})"
+
+
+def _on_host(value: Any) -> Any:
+    return value.numpy() if isinstance(value, Tensor) else value
+
+
+def _beside(p: Tensor, value: Any) -> Any:
+    """A saved state on its parameter's device; PyTorch's tensors too."""
+    if not hasattr(value, "__array__"):
+        return value
+    array = np.asarray(value)
+    dtype = p.dtype if array.dtype.kind == "f" else None
+    return tensor(array, dtype=dtype, device=p.device)
 
 
 def evaluated(who: str, closure: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 _PORT: Final = "netcl_plugin_port"
+_AUTOGRAD: Final = "netcl_core.autograd:"
 _NN: Final = "netcl_core.nn:"
 _DATA: Final = "netcl_core.utils.data:"
 
@@ -105,12 +106,16 @@ NAMES: Final[dict[str, dict[str, str]]] = {
     "nn.utils.stateless": {"functional_call": "netcl_core.autodiff:func.functional_call"},
     "utils": {"checkpoint": f"{_PORT}.checkpoint:"},
     "utils.data": {
-        **dict.fromkeys(("dataloader", "dataset", "sampler", "_utils", "collate"), _DATA),
+        **dict.fromkeys(
+            ("dataloader", "dataset", "distributed", "sampler", "_utils", "collate"), _DATA
+        ),
         "default_convert": f"{_PORT}.functions:default_convert",
     },
     "autograd": {
         **_from(f"{_PORT}.functions", "Variable"),
-        **dict.fromkeys(("grad_mode", "variable", "anomaly_mode"), "netcl_core.autograd:"),
+        **dict.fromkeys(
+            ("function", "grad_mode", "variable", "anomaly_mode"), "netcl_core.autograd:"
+        ),
         "functional": "netcl_core.autodiff:functional",
         "inference_mode": f"{_PORT}.functions:inference_mode",
         "set_grad_enabled": "netcl_core:set_grad_enabled",

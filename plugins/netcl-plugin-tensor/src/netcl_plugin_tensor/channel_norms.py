@@ -79,6 +79,10 @@ def instance_norm(
     if size < 2:
         given = f"x of shape {(count, channels, *rest)}"
         raise ShapeError(message("instance_norm", given, "2 or more values a channel"))
+    for name, kept in (("running_mean", running_mean), ("running_var", running_var)):
+        if not (kept is None or isinstance(kept, Tensor)):
+            given, remedy = f"a {type(kept).__name__} for {name}", "It is changed: nc.tensor(...)"
+            raise ArgumentError(message("instance_norm", given, "a tensor", remedy))
     values, *statistics = NORM_RUNS(x, weight, bias, channels, eps)
     if running_mean is not None and running_var is not None:
         factors = (1.0, size / (size - 1))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import composite
@@ -75,10 +74,10 @@ def rms_norm(
 
     `eps` None: the machine epsilon of x's dtype.
 
-    >>> ag.rms_norm(nc.tensor([[3.0, 4.0]]), 2).numpy().round(3)
+    >>> ag.rms_norm([[3.0, 4.0]], 2).numpy().round(3)
     array([[0.849, 1.131]], dtype=float32)
     """
-    x = x if hasattr(x, "dtype") else nc.tensor(x)
+    x = ag.as_operand(x)
     over = _trailing("rms_norm", x, normalized_shape)
     if eps is None and x.dtype not in EPSILON:
         raise DtypeError(message("rms_norm", f"a {x.dtype} tensor", "a floating dtype"))

@@ -128,6 +128,7 @@ def rand_like(
     >>> ag.rand_like(nc.zeros(2, 3)).shape
     (2, 3)
     """
+    input = ag.as_operand(input)
     return rand(input.shape, requires_grad=requires_grad, **_alike(input, dtype, device))
 
 
@@ -139,6 +140,7 @@ def randn_like(
     >>> ag.randn_like(nc.zeros(2, 3)).shape
     (2, 3)
     """
+    input = ag.as_operand(input)
     return randn(input.shape, requires_grad=requires_grad, **_alike(input, dtype, device))
 
 
@@ -157,6 +159,7 @@ def randint_like(
     """
     if high is None:
         low, high = 0, low
+    input = ag.as_operand(input)
     return randint(
         low, high, input.shape, requires_grad=requires_grad, **_alike(input, dtype, device)
     )
