@@ -118,14 +118,6 @@ DIFFERENCES = (
         "complex numbers, quantized and sparse tensors are not there",
     ),
     Difference(
-        "torch.optim.SGD([{'params': [torch.ones(1)], 'lr_scale': 2.0}], lr=0.1).param_groups[0]"
-        "['lr_scale']",
-        "2.0",
-        "ArgumentError",
-        "a misspelt setting would be ignored; what your own code keeps for a group goes into a "
-        "dict beside it",
-    ),
-    Difference(
         "repr(torch.ones(2))",
         "'tensor([1., 1.])'",
         "'Tensor([1., 1.], shape=(2,), dtype=float32, device=numpy)'",

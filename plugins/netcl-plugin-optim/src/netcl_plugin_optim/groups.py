@@ -28,15 +28,12 @@ def groups_of(who: str, params: Iterable[Any]) -> Sequence[Mapping[str, Any]]:
 def add_group(who: str, others: Sequence[Group], given: Any, defaults: Mapping[str, Any]) -> Group:
     """A group with the defaults filled in; `param_names` if its parameters come with names.
 
-    Raises ArgumentError for a parameter that is no leaf tensor or appears twice, for names of
-    only some, and for an unknown setting; DtypeError for a parameter that is not floating.
+    What else it has stays in it, as in PyTorch: programs keep numbers of their own there. Raises
+    ArgumentError for a parameter that is no leaf tensor or appears twice, and for names of only
+    some; DtypeError for a parameter that is not floating.
     """
     if not isinstance(given, Mapping):
         raise ArgumentError(message(who, f"a {type(given).__name__}", "a dict with params"))
-    for name in given:
-        if name not in ("params", "param_names") and name not in defaults:
-            known = "one of " + ", ".join(defaults)
-            raise ArgumentError(message(who, f"the setting {name!r}", known))
     names, params = named(who, given.get("params", ()))
     group = {**defaults, **given, "params": leaves(who, params)}
     if names:

@@ -85,7 +85,7 @@ class Optimizer(ABC):
         [0.1, 0.01]
 
         Raises:
-            ArgumentError: No leaf tensors, one that is in a group already, or an unknown setting.
+            ArgumentError: No leaf tensors, or one that is in a group already.
             AttributeValueError: A setting that cannot be used. Either way nothing changes.
         """
         group = add_group(type(self).__name__, self.param_groups, param_group, self.defaults)
