@@ -247,7 +247,7 @@ def test_parameters_are_checked() -> None:
         optim.Adam([ag.square(tensors[0])])
     with pytest.raises(DtypeError, match="int64"):
         optim.Adam([nc.tensor(np.arange(3), "numpy")])
-    with pytest.raises(ArgumentError, match="'momentun'; expected one of lr"):
+    with pytest.raises(ArgumentError, match="'momentun'; expected momentum"):
         optim.SGD([{"params": tensors, "momentun": 1}])
 
 

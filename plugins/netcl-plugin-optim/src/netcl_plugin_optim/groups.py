@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from difflib import get_close_matches
+from typing import Any, Final, TypeAlias
 
 from netcl_core import DTYPES, Tensor
 from netcl_core.errors import ArgumentError, DtypeError, message
 
 #: Settings by name, and under "params" a list of tensors.
 Group: TypeAlias = dict[str, Any]
+#: From this share of equal letters on a name in a group is taken for a misspelt setting.
+_ALIKE: Final = 0.85
 
 
 def groups_of(who: str, params: Iterable[Any]) -> Sequence[Mapping[str, Any]]:
@@ -29,11 +32,15 @@ def add_group(who: str, others: Sequence[Group], given: Any, defaults: Mapping[s
     """A group with the defaults filled in; `param_names` if its parameters come with names.
 
     What else it has stays in it, as in PyTorch: programs keep numbers of their own there. Raises
-    ArgumentError for a parameter that is no leaf tensor or appears twice, and for names of only
-    some; DtypeError for a parameter that is not floating.
+    ArgumentError for a parameter that is no leaf tensor or appears twice, for names of only some,
+    and for what is nearly a setting's name; DtypeError for a parameter that is not floating.
     """
     if not isinstance(given, Mapping):
         raise ArgumentError(message(who, f"a {type(given).__name__}", "a dict with params"))
+    for name in given:  # "momentun" is no setting of a program's own
+        meant = [] if name in defaults else get_close_matches(name, defaults, 1, _ALIKE)
+        if meant:
+            raise ArgumentError(message(who, f"the setting {name!r}", meant[0]))
     names, params = named(who, given.get("params", ()))
     group = {**defaults, **given, "params": leaves(who, params)}
     if names:
