@@ -123,12 +123,10 @@ def place(locked: Place, tmp_path: Path) -> Iterator[Place]:
     return locked.copy(tmp_path)
 
 
-@pytest.mark.sample(5)
-@pytest.mark.parametrize("name", WAYS)
-def test_what_is_executed_is_what_was_hashed(name: str, place: Place) -> None:
-    code, way = WAYS[name]
+def started(program: str, place: Place) -> tuple[subprocess.Popen[str], str]:
+    """A program that waits for a line under a strict lock, and the first line that it prints."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         env=place.environment(**STRICT),
         cwd=place.work,
         stdin=subprocess.PIPE,
@@ -136,8 +134,15 @@ def test_what_is_executed_is_what_was_hashed(name: str, place: Place) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdin is not None and process.stdout is not None
-    first = process.stdout.readline()
+    assert process.stdout is not None
+    return process, process.stdout.readline()
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("name", WAYS)
+def test_what_is_executed_is_what_was_hashed(name: str, place: Place) -> None:
+    code, way = WAYS[name]
+    process, first = started(PROGRAM, place)
     line = way(place) if first else ""
     out, said = process.communicate(f"{line}\n")
     assert first == "first\n", said
@@ -169,17 +174,7 @@ def test_a_module_that_was_imported_before_ran_what_was_locked(way: str, place: 
     if way == "byte code":
         source.write_text(text)
         os.utime(source, ns=times)
-    process = subprocess.Popen(
-        [sys.executable, "-c", IMPORTED],
-        env=place.environment(**STRICT),
-        cwd=place.work,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None and process.stdout is not None
-    first = process.stdout.readline()
+    process, first = started(IMPORTED, place)
     if way == "put back":
         source.write_text(text)
         os.utime(source, ns=times)

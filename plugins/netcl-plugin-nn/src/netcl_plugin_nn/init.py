@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Tensor, host_generator
+from netcl_core import Tensor, host_generator
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_core.plugins import absent
 
@@ -23,7 +23,8 @@ _LARGE: Final = 1 << 20
 
 
 def _fill(tensor: Tensor, values: Any) -> Tensor:
-    tensor.overwrite(np.asarray(values).astype(DTYPES[tensor.dtype].numpy))
+    """The tensor, with the values of a tensor or array, in its own dtype."""
+    tensor.overwrite(values)
     return tensor
 
 
@@ -34,11 +35,6 @@ def _drawn(tensor: Tensor, name: str, low: float, scale: float, generator: Any) 
     return draw(tensor.shape, dtype=dtype, device=tensor.device, generator=generator) * scale + low
 
 
-def _overwritten(tensor: Tensor, values: Any) -> Tensor:
-    tensor.overwrite(values)
-    return tensor
-
-
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with numbers uniform in [a, b); returns the tensor, as all functions here do.
 
@@ -47,7 +43,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     (True, True)
     """
     if tensor.size >= _LARGE:
-        return _overwritten(tensor, _drawn(tensor, "rand", a, b - a, generator))
+        return _fill(tensor, _drawn(tensor, "rand", a, b - a, generator))
     return _fill(tensor, (generator or host_generator()).uniform(a, b, tensor.shape))
 
 
@@ -60,7 +56,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
     True
     """
     if tensor.size >= _LARGE:
-        return _overwritten(tensor, _drawn(tensor, "randn", mean, std, generator))
+        return _fill(tensor, _drawn(tensor, "randn", mean, std, generator))
     return _fill(tensor, (generator or host_generator()).normal(mean, std, tensor.shape))
 
 
@@ -101,7 +97,7 @@ def _truncated(
     width = std * math.sqrt(2)
     low, high = (math.erf((end - mean) / width) for end in (a, b))
     quantiles = ag.erfinv(_drawn(tensor, "rand", low, high - low, generator))
-    return _overwritten(tensor, ag.clamp(quantiles * width + mean, a, b))
+    return _fill(tensor, ag.clamp(quantiles * width + mean, a, b))
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -110,7 +106,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     >>> nn.init.constant_(nc.empty(3), 0.5).tolist()
     [0.5, 0.5, 0.5]
     """
-    return _overwritten(tensor, Tensor.full(tensor.shape, val, tensor.dtype, tensor.device))
+    return _fill(tensor, Tensor.full(tensor.shape, val, tensor.dtype, tensor.device))
 
 
 def zeros_(tensor: Tensor) -> Tensor:
