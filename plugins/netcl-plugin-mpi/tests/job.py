@@ -183,13 +183,14 @@ def collectives(folder: Path) -> None:
     for call in (distributed.all_reduce, distributed.all_gather, distributed.reduce_scatter):
         assert call(nc.zeros(0, 3)).shape == (0, 3)
     distributed.barrier()
-    uneven = nc.zeros(2 + rank)
-    assert "of shape (2,) SUM in rank 0 and" in raised(lambda: distributed.all_reduce(uneven))
     assert "floating" in raised(lambda: distributed.all_reduce(nc.tensor([1]), "MEAN"))
-    assert "divisible" in raised(lambda: distributed.reduce_scatter(nc.zeros(size + 1)))
-    assert "differ" not in raised(
-        lambda: distributed.DistributedDataParallel(nn.Linear(2 + rank, 1))
-    )
+    if size > 1:  # one process is at odds with nobody, and everything is divisible by one
+        uneven = nc.zeros(2 + rank)
+        assert "of shape (2,) SUM in rank 0 and" in raised(lambda: distributed.all_reduce(uneven))
+        assert "divisible" in raised(lambda: distributed.reduce_scatter(nc.zeros(size + 1)))
+        assert "differ" not in raised(
+            lambda: distributed.DistributedDataParallel(nn.Linear(2 + rank, 1))
+        )
     gm = autodiff.GradManager()
     w = nc.tensor([1.0])
     gm.attach(w, callbacks=[distributed.make_allreduce_cb("MEAN")])

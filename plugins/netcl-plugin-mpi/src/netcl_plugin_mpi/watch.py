@@ -128,13 +128,16 @@ class Watch:
         while not self._closed.is_set():
             for key, _ in selector.select(_EVERY):
                 peer: Any = key.fileobj
-                rank, given = self._peers[peer], _received(peer)
+                rank, given = self._peers[peer], _waiting(peer)
                 *lines, rests[peer] = (rests[peer] + given).split(b"\n")
                 if lines:
                     state = json.loads(lines[-1])
                     self._heard[rank] = (time.monotonic(), state)
                     self._tell(*(("over", rank) if state.get("over") else self._called(rank)))
-                elif not given:
+                if given:  # taken when the witness knows it, which looks here first
+                    with suppress(OSError):
+                        peer.recv(len(given))
+                else:
                     selector.unregister(peer)
                     if not (self._heard[rank][1].get("over") or self._closed.is_set()):
                         self._gone(rank)
@@ -225,9 +228,10 @@ class Watch:
                 link.sendall(said)
 
 
-def _received(link: socket.socket) -> bytes:
+def _waiting(link: socket.socket) -> bytes:
+    """What can be received, and stays there."""
     try:
-        return link.recv(65536)
+        return link.recv(65536, socket.MSG_PEEK)
     except OSError:
         return b""
 

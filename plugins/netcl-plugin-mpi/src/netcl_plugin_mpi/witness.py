@@ -57,8 +57,9 @@ def main(connections: list[str]) -> None:
             if rank == 0 and read():
                 continue
             time.sleep(_PATIENCE if rank else 0)
+            last = any(map(_says_over, ranks))  # rank 0 tells a word first, and takes it then
             read()
-            if over or any(map(_says_over, ranks)):  # who ends by itself has said why
+            if over or last:  # who ends by itself has said why
                 return
             print(f"netcl: {names[rank]} was killed or has ended without a word.", file=sys.stderr)
             return
