@@ -24,10 +24,14 @@ DEVICES = [each for each in nc.devices() if each.has_kernels and not each.simula
 
 
 class Net(nn.Module):  # type: ignore[misc,name-defined]
-    """Convolution, norm, pooling, attention, a table, several results, a write of constants."""
+    """Convolution, norm, pooling, attention, a table, several results, a write of constants.
+
+    Its weights are always the same: of some, a half result lies between two numbers.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        nc.manual_seed(0)
         self.conv, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
         self.table = nn.Embedding(5, 8)
         self.attention = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
