@@ -273,7 +273,7 @@ class _Replays:
         for number, position, buffer in self._inputs.take(data, stream):
             self._commands[number].buffers[position] = buffer
             if self._prepared is not None:
-                self._prepared.replaced(number, position, buffer)
+                self._prepared.bind([(number, position)], buffer)
         if self._prepared is not None and stream is own_stream(self.device):
             self._prepared.run()
         else:

@@ -81,7 +81,7 @@ class WriteCommand(_Writing):
 
 @final
 @dataclass(slots=True)
-class CopyCommand(_Writing):
+class CopyCommand:
     """A copy of the second buffer into the first."""
 
     buffers: list[Any]
@@ -91,6 +91,10 @@ class CopyCommand(_Writing):
     def run(self, stream: Stream) -> None:
         """Ask a stream for it."""
         stream.copy(self.buffers[0], self.buffers[1], self.size, self.dtype)
+
+    def replaceable(self, position: int) -> bool:
+        """The source."""
+        return position == 1
 
 
 @final

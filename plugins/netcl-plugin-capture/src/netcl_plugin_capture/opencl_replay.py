@@ -51,10 +51,14 @@ class OpenCLReplay:
         prepare = _PREPARE.get(type(command))
         return partial(command.run, stream) if prepare is None else prepare(stream, command)
 
-    def replaced(self, number: int, position: int, buffer: Any) -> None:
-        """Let a command know that it has another buffer now."""
-        if number in self._kernels:
-            self._kernels[number].set_arg(position, buffer)
+    def bind(self, uses: Sequence[tuple[int, int]], buffer: Any) -> None:
+        """Give commands, each at a position, another buffer; kernels do not keep it alive."""
+        for number, position in uses:
+            kernel = self._kernels.get(number)
+            if kernel is None:
+                self._commands[number].buffers[position] = buffer
+            else:
+                kernel.set_arg(position, buffer)
 
     def run(self) -> None:
         """Enqueue all of them; does not wait."""
@@ -89,19 +93,21 @@ def _launch(stream: OpenCLStream, command: LaunchCommand, kernel: Any) -> Prepar
 def _write(stream: OpenCLStream, command: WriteCommand) -> Prepared:
     """A copy on the device: who copies from the host has to hold the memory until it is done."""
     source, nbytes = stream.upload(command.array, command.dtype), command.array.nbytes
-    copy = opencl_module().enqueue_copy
-    return partial(copy, stream.queue, command.buffers[0], source, byte_count=nbytes)
+    copy, buffers = opencl_module().enqueue_copy, command.buffers
+    return lambda: copy(stream.queue, buffers[0], source, byte_count=nbytes)
 
 
 def _copy(stream: OpenCLStream, command: CopyCommand) -> Prepared:
     nbytes = command.size * command.dtype.itemsize
-    return partial(opencl_module().enqueue_copy, stream.queue, *command.buffers, byte_count=nbytes)
+    copy, buffers = opencl_module().enqueue_copy, command.buffers
+    return lambda: copy(stream.queue, *buffers, byte_count=nbytes)
 
 
 def _fill(stream: OpenCLStream, command: FillCommand) -> Prepared:
     pattern = fill_pattern(command.value, command.dtype)
     nbytes, fill = command.size * command.dtype.itemsize, opencl_module().enqueue_fill_buffer
-    return partial(fill, stream.queue, command.buffers[0], pattern, 0, nbytes)
+    buffers = command.buffers
+    return lambda: fill(stream.queue, buffers[0], pattern, 0, nbytes)
 
 
 _PREPARE: Final[dict[type, Callable[[Any, Any], Prepared]]] = {

@@ -26,12 +26,13 @@ from torch.utils._pytree import tree_leaves
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.errors import NetclError
+from netcl_core.errors import NetclError, ReplayError
 from netcl_plugin_torch.attention import attention
 from netcl_plugin_torch.dispatch import Unfit, decompositions, name_of_op
 from netcl_plugin_torch.graph_rows import row_of
 from netcl_plugin_torch.layers import recording
 from netcl_plugin_torch.registration import loading
+from netcl_plugin_torch.replaying import Replaying
 from netcl_plugin_torch.tensor import NAMES, NetclTensor, to_device, wrap, write
 
 aten = torch.ops.aten
@@ -102,6 +103,8 @@ class Part(torch.nn.Module):
         try:
             with ag.no_grad():
                 made = self.function(*given)
+        except ReplayError:  # of a capture, which goes on elsewhere
+            raise
         except (NetclError, Unfit):
             self._refused = True
             return self.graph(*args)
@@ -255,27 +258,48 @@ def _settle_constants(graph: GraphModule) -> None:
             node.target = _Once(node.target)
 
 
+def _writes_at_the_end(graph: GraphModule) -> tuple[int, list[int]]:
+    """Let a graph give what it would write to its inputs.
+
+    Returns how many results it has without these, and which inputs are to have them.
+    """
+    nodes = list(graph.graph.nodes)
+    places = [node for node in nodes if node.op == "placeholder"]
+    results, written = list(nodes[-1].args[0]), []
+    count = len(results)
+    for node in nodes:
+        if node.op == "call_function" and node.target is aten.copy_.default:
+            target, made = node.args[:2]
+            results = [made if x is node else x for x in results]
+            results.append(made)
+            written.append(places.index(target))
+            graph.graph.erase_node(node)
+    nodes[-1].args = (tuple(results),)
+    graph.recompile()
+    return count, written
+
+
 def compiled(graph: GraphModule, inputs: Sequence[Any], *, records: bool = False) -> Any:
     """What runs a graph; with `records` the norms keep some for their gradients."""
     kinds = {x.device.type for x in inputs if isinstance(x, torch.Tensor)}
     device = "netcl" if "netcl" in kinds else "cpu"
     _settle_constants(graph)
+    count, written = _writes_at_the_end(graph)
     partitioner = CapabilityBasedPartitioner(graph, _Fit(device), allows_single_node_partition=True)
     fused = partitioner.fuse_partitions(partitioner.propose_partitions())
     for name, child in list(fused.named_children()):
         if name.startswith("fused_"):
             setattr(fused, name, Part(child))
-    for node in fused.graph.nodes:
-        if node.op == "call_function" and node.target is aten.copy_.default:
-            node.target = take
-    fused.recompile()
-    run = fused.forward
+    run: Any = Replaying(fused.forward) if device == "netcl" else fused.forward
 
     def boxed(args: list[Any]) -> Any:
         given = list(args)
         args.clear()
         with recording(records):
-            return run(*given)
+            made = run(*given)
+        for i, place in enumerate(written, start=count):
+            take(given[place], made[i])
+        return made[:count]
 
     boxed._boxed_call = True  # type: ignore[attr-defined]
     return boxed

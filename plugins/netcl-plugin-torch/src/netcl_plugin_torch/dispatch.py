@@ -36,6 +36,8 @@ from netcl_plugin_torch.tensor import (
 
 #: Rows: the name of an overload -> a function of netcl Tensors and other arguments.
 ROWS: Final[dict[str, Callable[..., Any]]] = {}
+#: By the beginning of their names, what finds out how ops are computed.
+FAMILIES: Final[dict[str, Callable[[Any], Callable[..., Any]]]] = {}
 _COMPOSITE: Final = "CompositeExplicitAutograd"
 _GRAD_OFF: Final = ag.no_grad()
 #: Ops with a function of PyTorch's tensors.
@@ -197,9 +199,14 @@ def resolve(func: Any) -> Callable[..., Any]:
     name = name_of_op(func)
     if name in ROWS:
         return _by_row(func, ROWS[name])
-    writing = _as_writing(func)
-    if writing is not None:
-        return writing
+    for prefix, family in FAMILIES.items():
+        if name.startswith(prefix):
+            return family(func)
+    return _as_writing(func) or made_of_others(func)
+
+
+def made_of_others(func: Any) -> Callable[..., Any]:
+    """What computes an op without the table: PyTorch's own ways, or the host."""
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "PrivateUse1"):
         return partial(func._op_dk, torch._C.DispatchKey.PrivateUse1)  # of torch.library
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):

@@ -14,7 +14,8 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_plugin_torch.dispatch import Unfit, decompositions, direct, overload, raw_of, row
 from netcl_plugin_torch.elements import gradients
-from netcl_plugin_torch.tensor import wrap, wrap_later
+from netcl_plugin_torch.records import Record
+from netcl_plugin_torch.tensor import record_of, wrap, wrap_later
 
 # -- products ------------------------------------------------------------------------------------
 
@@ -123,30 +124,18 @@ def forward_of(
     `wanted` says of which tensors there will be gradients; None: of all, if of any.
     """
     raws = _plain(*tensors)
-    x = raws[0]
-    record = None
-    if needs_record(*tensors) if wanted is None else any(wanted):
+    x, leaves, made = raws[0], raws, None
+    records = needs_record(*tensors) if wanted is None else any(wanted)
+    if records:
         made, leaves = recorded(function, raws, wanted)
-        record = made, leaves
         value = made.value  # on its memory without its version: no gradient here reads the result
         raw = nc.Tensor(value.buffer, value.shape, value.dtype, value.device)
     else:
         with ag.no_grad():
             raw = function(*raws)
-    version = x.version
-    found: list[Any] = []
-
-    def one(i: int) -> Any:
-        if not found:
-            if x.version != version:
-                raise RuntimeError("a statistic was read after its operand had changed in place")
-            with ag.no_grad():
-                found.extend(statistics(x))
-        return found[i]
-
+    record = Record(made, leaves, statistics)
     dtype = torch.float64 if x.dtype == "float64" else torch.float32
-    kept = [wrap_later(shape, dtype, record, partial(one, i)) for i, shape in enumerate(shapes)]
-    return wrap(raw), *kept
+    return wrap(raw), *[wrap_later(shape, dtype, record, i) for i, shape in enumerate(shapes)]
 
 
 def backward_of(
@@ -154,8 +143,11 @@ def backward_of(
     wanted: Sequence[bool],
 ) -> tuple[Any, ...]:  # fmt: skip
     """The gradients by the kept record; without one the op is computed again."""
-    record = getattr(statistic, "node", None)
-    made, leaves = recorded(function, _plain(*tensors), wanted) if record is None else record
+    record = record_of(statistic)
+    if record is None:
+        made, leaves = recorded(function, _plain(*tensors), wanted)
+    else:
+        made, leaves = record.made, record.leaves
     places = [i for i, want in enumerate(wanted) if want and leaves[i] is not None]
     with ag.enable_grad():
         found = ag.grad(made, [leaves[i] for i in places], grad.raw, retain_graph=True,
@@ -196,7 +188,7 @@ def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) ->
 def native_layer_norm_backward(grad: Any, x: Any, shape: Any, mean: Any, rstd: Any, weight: Any,
                                bias: Any, mask: Any) -> Any:  # fmt: skip
     # any eps: without a record the operand is normalized by what rstd says
-    eps = 1e-5 if getattr(mean, "node", None) is not None else _eps_of(x, rstd, len(shape))
+    eps = 1e-5 if record_of(mean) is not None else _eps_of(x, rstd, len(shape))
     return backward_of(mean, _layer_norm(shape, eps), (x, weight, bias), grad, mask)
 
 
@@ -225,7 +217,7 @@ def _group_norm(groups: int, eps: float) -> Callable[..., Any]:
 @direct("native_group_norm_backward")
 def native_group_norm_backward(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, n: int,
                                c: int, hw: int, groups: int, mask: Any) -> Any:  # fmt: skip
-    if getattr(mean, "node", None) is None:
+    if record_of(mean) is None:
         return by_decomposition("native_group_norm_backward")(
             grad, x, mean, rstd, weight, n, c, hw, groups, mask
         )

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
+import numpy as np
+import torch
+
+import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_plugin_torch.dispatch import by_host, direct, overload
-from netcl_plugin_torch.tensor import write
+from netcl_plugin_torch.replaying import Replaying
+from netcl_plugin_torch.tensor import NetclTensor, wrap, write
 
 
 def _scaled(grad: Any, scale: Any) -> Any:
@@ -53,11 +59,6 @@ def _sgd(x: Any, grad: Any, buffer: Any, scale: Any, found_inf: Any, lr: Any, de
     return new, _unless(found_inf, buffer, moved)
 
 
-def _number(x: Any) -> Any:
-    """A learning rate: a number, or a tensor that stays on the device."""
-    return _raw(x) if hasattr(x, "raw") else float(x)
-
-
 def _raw(x: Any) -> Any:
     return None if x is None else x.raw
 
@@ -76,27 +77,46 @@ def _adams(name: str, decoupled: bool) -> None:
                         maximize=maximize, grad_scale=grad_scale, found_inf=found_inf)  # fmt: skip
                 return
             logs = [math.log(beta) if beta else -math.inf for beta in (beta1, beta2)]
-            settings = (
-                beta1,
-                beta2,
-                *logs,
-                weight_decay,
-                eps,
-                -1.0 if maximize else 1.0,
-                decoupled,
-            )
-            for row in zip(params, grads, means, squares, steps, strict=True):
-                with ag.no_grad():
-                    made = _adam(*[each.raw for each in row], _raw(grad_scale), _raw(found_inf),
-                                 _number(lr), *settings)  # fmt: skip
-                for target, new in zip((row[0], *row[2:4]), made, strict=True):
-                    write(target, new.value)
+            sign = -1.0 if maximize else 1.0
+            settings = (beta1, beta2, *logs, weight_decay, eps, sign, decoupled)
+            made = _ADAMS(params, grads, means, squares, steps, grad_scale, found_inf,
+                          _rate(lr, params), settings)  # fmt: skip
+            for target, new in zip(chain(*zip(params, means, squares, strict=True)), made,
+                                   strict=True):  # fmt: skip
+                write(target, new)
 
         direct(f"{name}.{kind}")(run)
 
 
+def _all_adams(params: Any, grads: Any, means: Any, squares: Any, steps: Any, scale: Any,
+               found_inf: Any, lr: Any, settings: Any) -> list[Any]:  # fmt: skip
+    """The new parameters, means and squares, in turn."""
+    more = _raw(scale), _raw(found_inf), getattr(lr, "raw", lr)
+    made: list[Any] = []
+    with ag.no_grad():
+        for each in zip(params, grads, means, squares, steps, strict=True):
+            made += _adam(*[x.raw for x in each], *more, *settings)
+    return [x.value for x in made]
+
+
+_ADAMS: Final = Replaying(_all_adams)
 _adams("_fused_adam_", decoupled=False)
 _adams("_fused_adamw_", decoupled=True)
+
+
+def _rate(lr: Any, params: Any) -> Any:
+    """A learning rate as a tensor, so that a replay takes another one.
+
+    As a number where that would not be as exact.
+    """
+    if isinstance(lr, NetclTensor) or any(x.dtype != torch.float32 for x in params):
+        return lr
+    if _RATES.get("number") != lr:
+        _RATES.update(number=lr, tensor=wrap(nc.Tensor.from_host(np.float32(lr))))
+    return _RATES["tensor"]
+
+
+_RATES: Final[dict[str, Any]] = {}
 
 
 @direct("_fused_sgd_", "_fused_sgd_.tensor_lr")
@@ -108,6 +128,6 @@ def sgd(params: Any, grads: Any, buffers: Any, *, weight_decay: float, momentum:
     for x, grad, buffer in zip(params, grads, held, strict=True):
         with ag.no_grad():
             made = _sgd(x.raw, grad.raw, _raw(buffer), _raw(grad_scale), _raw(found_inf),
-                        _number(lr), *settings, is_first_step)  # fmt: skip
+                        getattr(lr, "raw", lr), *settings, is_first_step)  # fmt: skip
         for target, new in zip((x, buffer), made, strict=False):
             write(target, new.value)

@@ -7,6 +7,7 @@ from typing import Any
 import netcl_core.autograd as ag
 from netcl_plugin_torch.dispatch import direct
 from netcl_plugin_torch.layers import needs_record, recorded
+from netcl_plugin_torch.records import Record
 from netcl_plugin_torch.tensor import wrap, wrap_later
 
 
@@ -23,21 +24,21 @@ def _cell(
     if needs_record(given, product, state, *biases):
         made, leaves = recorded(function, raws)
     else:
-        leaves = None
+        leaves = raws
         with ag.no_grad():
             made = function(*raws)
     made = made if isinstance(made, tuple) else (made,)
-    record = None if leaves is None else (made, leaves)
-    workspace = wrap_later((state.shape[0], width * state.shape[1]), state.dtype, record, _unread)
+    record = Record(None if leaves is raws else made, leaves, _unread)
+    workspace = wrap_later((state.shape[0], width * state.shape[1]), state.dtype, record, 0)
     return [*(wrap(each.value.detach()) for each in made), workspace]
 
 
-def _unread() -> Any:
+def _unread(x: Any) -> Any:
     raise NotImplementedError("netcl: the workspace of a recurrent cell holds no numbers")
 
 
 def _gradients(workspace: Any, grads: Any) -> list[Any]:
-    made, leaves = workspace.node
+    made, leaves = workspace.record.made, workspace.record.leaves
     pairs = [(out, grad.raw) for out, grad in zip(made, grads, strict=True) if grad is not None]
     outs, seeds = zip(*pairs, strict=True)
     found = ag.grad(outs, leaves, seeds, retain_graph=True, allow_unused=True)

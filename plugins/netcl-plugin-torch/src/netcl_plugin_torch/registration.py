@@ -20,7 +20,7 @@ from netcl_plugin_torch.guard import Guard, raising
 #: The modules with rows; the first has the kernels that PyTorch asks for tensors.
 TABLES: Final = (
     "views", "elements", "reductions", "indexing", "layers", "windows", "recurrent", "attention",
-    "sampling", "optimizers", "autocast",
+    "sampling", "foreach", "optimizers", "autocast",
 )  # fmt: skip
 _KERNELS: Final = (
     "empty.memory_format", "empty_strided", "_copy_from", "_copy_from_and_resize",

@@ -30,13 +30,14 @@ class NetclTensor(torch.Tensor):
 
     Attributes:
         raw: The netcl Tensor.
-        node: On a statistic that an op has saved for its gradient: netcl's record of the call.
-        later: On such a statistic, which is seldom read: what gives its `raw`.
+        record: On a statistic that an op has saved for its gradient: netcl's record of the call,
+            which gives `raw` if somebody reads it.
+        place: Which statistic of the record it is.
     """
 
     raw: Any
-    node: Any
-    later: Any
+    record: Any
+    place: int
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
@@ -46,8 +47,8 @@ class NetclTensor(torch.Tensor):
         return OPS[func](*args, **kwargs) if kwargs else OPS[func](*args)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "raw" and "later" in self.__dict__:
-            self.raw = self.later().value
+        if name == "raw" and "record" in self.__dict__:
+            self.raw = self.record.statistic(self.place).value
             return self.raw
         raise AttributeError(f"'Tensor' object has no attribute '{name}'")
 
@@ -89,7 +90,7 @@ class NetclTensor(torch.Tensor):
         if self.grad is not None:
             made.grad = self.grad.__deepcopy__(memo)
         for name, value in vars(self).items():
-            if name not in ("raw", "node"):
+            if name not in ("raw", "record", "place"):
                 setattr(made, name, value)
         return made
 
@@ -151,11 +152,17 @@ def wrap(raw: Any) -> NetclTensor:
     return made  # type: ignore[no-any-return]
 
 
-def wrap_later(shape: Any, dtype: torch.dtype, node: Any, later: Any) -> NetclTensor:
+def wrap_later(shape: Any, dtype: torch.dtype, record: Any, place: int) -> NetclTensor:
     """A statistic that is computed if somebody reads it, and that keeps netcl's record."""
     made = _make(NetclTensor, shape, dtype=dtype, device=DEVICE)
-    made.node, made.later = node, later
+    made.record, made.place = record, place
     return made  # type: ignore[no-any-return]
+
+
+def record_of(x: Any) -> Any:
+    """netcl's record for gradients that a statistic keeps; None: it has none."""
+    record = x.__dict__.get("record") if type(x) is NetclTensor else None
+    return None if record is None or record.made is None else record
 
 
 def view(x: NetclTensor, size: Any, strides: Any, offset: int) -> NetclTensor:

@@ -200,8 +200,8 @@ def _full(x: Any, size: Sequence[int]) -> tuple[int, ...]:
 
 @direct("detach", "alias", "lift_fresh", "lift", "_conj", "_neg_view", "resolve_conj")
 def alias(x: Any) -> Any:
-    if "later" in x.__dict__:  # as autograd keeps it
-        return wrap_later(x.shape, x.dtype, x.node, lambda: x.raw)
+    if "record" in x.__dict__:  # as autograd keeps it
+        return wrap_later(x.shape, x.dtype, x.record, x.place)
     if x.raw.geometry is None and x.is_contiguous():
         made = wrap(x.raw)
         torch._functionalize_unsafe_set(made, x)

@@ -1,0 +1,77 @@
+"""PyTorch's ops of lists, `torch._foreach_add_` and its like, with which optimizers step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+import netcl_core.autograd as ag
+from netcl_core.errors import NetclError
+from netcl_plugin_torch.dispatch import FAMILIES, Unfit, made_of_others, name_of_op, raw_of
+from netcl_plugin_torch.graph_rows import row_of
+from netcl_plugin_torch.replaying import Replaying
+from netcl_plugin_torch.tensor import NAMES, NetclTensor, wrap, write
+
+#: What is enough for a result to have the dtype of the first operand.
+_FLOATING: Final = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+def _listed(func: Any, row: Callable[..., Any]) -> Callable[..., Any]:
+    """An op of lists by its row, as a replay from its third call on; others by PyTorch's way."""
+    in_place = func._schema.is_mutable
+
+    def compute(args: Any, options: Any) -> list[Any]:
+        with ag.no_grad():
+            made = row(*[raw_of(x) for x in args], **dict(options))
+        return [x.value for x in made]
+
+    replaying, others = Replaying(compute), made_of_others(func)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        options = list(kwargs.items())
+        if not _are_alike((*args, *kwargs.values())):
+            return others(*args, **kwargs)
+        try:
+            made = replaying(args, options)
+        except (NetclError, Unfit):
+            return others(*args, **kwargs)
+        name = NAMES[args[0][0].dtype]
+        if not in_place:
+            return [wrap(x.astype(name) if x.dtype != name else x) for x in made]
+        for target, new in zip(args[0], made, strict=True):
+            write(target, new)
+        return None
+
+    return run
+
+
+def _are_alike(args: Any) -> bool:
+    """Whether all tensors of lists are on the device, of one floating dtype, and of one's sizes."""
+    first = args[0]
+    if not first or first[0].dtype not in _FLOATING:
+        return False
+    dtype = first[0].dtype
+    for x in args:
+        if isinstance(x, torch.Tensor):
+            return False
+        if type(x) is list and x and isinstance(x[0], torch.Tensor):
+            for each, one in zip(x, first, strict=True):
+                if type(each) is not NetclTensor or each.dtype != dtype or each.shape != one.shape:
+                    return False
+    return True
+
+
+def of_lists(func: Any) -> Callable[..., Any]:
+    """What computes an op of lists."""
+    name = name_of_op(func).removeprefix("_foreach_")
+    packet, _, kind = name.partition(".")
+    plain = getattr(torch.ops.aten, f"_foreach_{packet.removesuffix('_')}", None)
+    row = None if plain is None else row_of(getattr(plain, kind or "default", func))
+    return made_of_others(func) if row is None else _listed(func, row)
+
+
+def register(library: Any) -> None:
+    """Let the ops of lists come here."""
+    FAMILIES["_foreach_"] = of_lists

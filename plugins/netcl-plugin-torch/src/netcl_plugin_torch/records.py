@@ -1,0 +1,117 @@
+"""Record: netcl's record of a call, which PyTorch keeps for the gradients of an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import netcl_core.autograd as ag
+from netcl_core import Tensor
+from netcl_core.inspect.recorded import OperatorCall, RegionCall
+
+
+@final
+class Record:
+    """A call's results and the leaves of its graph.
+
+    Attributes:
+        made: The results: a Node, or a tuple of them; None: no gradient will be asked for.
+        leaves: The operands; None for one that is absent.
+        statistics: Gives of the first operand what PyTorch's op has as further results.
+    """
+
+    __slots__ = ("_statistics", "_tensors", "_version", "leaves", "made", "statistics")
+
+    def __init__(self, made: Any, leaves: Sequence[Any], statistics: Callable[..., Any]) -> None:
+        self.made, self.leaves, self.statistics = made, leaves, statistics
+        self._version = leaves[0].version
+        self._statistics: Any = None
+        self._tensors: Sequence[Any] | None = None
+
+    def statistic(self, i: int) -> Any:
+        """A further result, computed if somebody reads it."""
+        if self._statistics is None:
+            x = self.leaves[0].value
+            if x.version != self._version:
+                raise RuntimeError("a statistic was read after its operand had changed in place")
+            with ag.no_grad():
+                self._statistics = list(self.statistics(x.detach()))
+        return self._statistics[i]
+
+    def anew(self) -> Record:
+        """The same without what has been computed of it."""
+        return Record(self.made, self.leaves, self.statistics)
+
+    def tensors(self) -> Sequence[Any]:
+        """All tensors that it holds, once each.
+
+        Raises TypeError for a record that holds anything else.
+        """
+        if self._tensors is None:
+            found: dict[int, Any] = {}
+            for x in _graph(self.made, self.leaves):
+                if type(x) is not ag.Node:
+                    found[id(x)] = x
+            self._tensors = list(found.values())
+        return self._tensors
+
+    def recipe(self) -> Callable[[Sequence[Any]], Record]:
+        """What makes the record of the same call for other tensors, in the order of `tensors`."""
+        places = {id(x): i for i, x in enumerate(self.tensors())}
+        nodes: list[Any] = []  # with the places of their tensors, and behind these of nodes
+        for x in _graph(self.made, self.leaves):
+            if type(x) is ag.Node:
+                kept = None if x.kept is None else [places[id(y)] for y in x.kept]
+                inputs = [places[id(y)] for y in x.inputs]
+                source = None if x.source is None else places[id(x.source)]
+                versions = [places[id(y)] for y, _ in x.versions]
+                nodes.append((x, places[id(x.value)], inputs, kept, versions, source))
+                places[id(x)] = len(places)
+        several, wanted = isinstance(self.made, tuple), self.leaves
+        results = [places[id(x)] for x in (self.made if several else (self.made,))]
+        leaves = [None if x is None else (places[id(x)], x.requires_grad) for x in wanted]
+        statistics = self.statistics
+
+        def make(others: Sequence[Any]) -> Record:
+            all_ = list(others)
+            for leaf in leaves:
+                if leaf is not None and leaf[1]:
+                    all_[leaf[0]].requires_grad_()
+            for x, value, inputs, kept, versions, source in nodes:
+                all_.append(ag.Node(
+                    all_[value], x.op_name, x.call, [all_[i] for i in inputs], x.scalars, x.needs,
+                    None if kept is None else [all_[i] for i in kept],
+                    tuple([(all_[i], all_[i].version) for i in versions]), x.frame, x.index,
+                    None if source is None else all_[source],
+                ))  # fmt: skip
+            made = tuple([all_[i] for i in results]) if several else all_[results[0]]
+            operands = [None if leaf is None else all_[leaf[0]] for leaf in leaves]
+            record = Record(made, operands, statistics)
+            record._tensors = others
+            return record
+
+        return make
+
+
+def _graph(made: Any, leaves: Sequence[Any]) -> list[Any]:
+    """The tensors of a graph, and its nodes after those that they were made of."""
+    found: list[Any] = []
+    seen: set[int] = set()
+
+    def visit(x: Any) -> None:
+        if x is None or id(x) in seen:
+            return
+        if not isinstance(x, Tensor):
+            raise TypeError(f"a record with a {type(x).__name__}")
+        seen.add(id(x))
+        if type(x) is ag.Node:
+            if not isinstance(x.call, (OperatorCall, RegionCall, type(None))):
+                raise TypeError(f"a record of a {type(x.call).__name__}")
+            others = (x.value, x.source, *x.inputs, *(x.kept or ()), *[y for y, _ in x.versions])
+            for other in others:
+                visit(other)
+        found.append(x)
+
+    for each in (*leaves, *(made if isinstance(made, tuple) else (made,))):
+        visit(each)
+    return found
