@@ -11,6 +11,8 @@ from netcl_core.codegen.emit import PLAIN as PLAIN
 from netcl_core.codegen.emit import numpy_source as numpy_source
 from netcl_core.codegen.generation import backward_source as backward_source
 from netcl_core.codegen.generation import forward_source as forward_source
+from netcl_core.codegen.inline import Inline as Inline
+from netcl_core.codegen.inline import fits as fits
 from netcl_core.codegen.layout import collapse as collapse
 from netcl_core.codegen.lowering import Plan as Plan
 from netcl_core.codegen.lowering import plan as plan

@@ -27,5 +27,6 @@ from netcl_core.runtime.opencl_stream import shared_kernel as shared_kernel
 from netcl_core.runtime.stream import Stream as Stream
 from netcl_core.runtime.stream import StreamWrapper as StreamWrapper
 from netcl_core.runtime.stream import own_stream as own_stream
+from netcl_core.runtime.stream import replaced as replaced
 from netcl_core.runtime.stream import stream_of as stream_of
 from netcl_core.runtime.stream import use_stream as use_stream
