@@ -21,6 +21,8 @@ from netcl_core.tape.apply import apply as apply
 from netcl_core.tape.apply import result_nodes as result_nodes
 from netcl_core.tape.computations import cast_region as cast_region
 from netcl_core.tape.computations import run_plan as run_plan
+from netcl_core.tape.frames import describe_frame as describe_frame
+from netcl_core.tape.frames import line_of as line_of
 from netcl_core.tape.function_call import FunctionCall as FunctionCall
 from netcl_core.tape.gradients import checked as checked
 from netcl_core.tape.gradients import no_second_derivative as no_second_derivative
@@ -28,9 +30,7 @@ from netcl_core.tape.gradients import refuse_unrecorded as refuse_unrecorded
 from netcl_core.tape.gradients import whole as whole
 from netcl_core.tape.held import held as held
 from netcl_core.tape.node import Target as Target
-from netcl_core.tape.node import describe_frame as describe_frame
 from netcl_core.tape.node import leaf_node as leaf_node
-from netcl_core.tape.node import line_of as line_of
 from netcl_core.tape.node import next_number as next_number
 from netcl_core.tape.node import origin as origin
 from netcl_core.tape.node import target_of as target_of

@@ -14,7 +14,8 @@ from typing import Any, Final, NoReturn, TypeAlias, final
 from netcl_core.errors import FusionError, message
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.geometry import Geometry
-from netcl_core.tape.node import describe_frame, user_frame
+from netcl_core.tape.frames import describe_frame
+from netcl_core.tape.node import user_frame
 from netcl_core.tape.state import thread
 
 Frame: TypeAlias = tuple[Any, int] | None

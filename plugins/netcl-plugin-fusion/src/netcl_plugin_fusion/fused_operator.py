@@ -18,8 +18,9 @@ from netcl_core.inspect.recorded import (
     recomputed_gradients,
     run_plan,
 )
-from netcl_core.inspect.sources import Inline, Plan
+from netcl_core.inspect.sources import Plan
 from netcl_core.inspect.streams import stream_of
+from netcl_plugin_fusion.inline import FilledSlots, Inline
 
 Needs: TypeAlias = tuple[bool, ...]
 
@@ -117,7 +118,7 @@ class FusedOperatorCall:
             results, kept = tuple(range(end - len(self.results), end)), 0 if keep else None
             first = self._scalars_before
             epilogue = Inline("epilogue", plan, places, first, value, results, kept)
-        return Slots(prologue, epilogue)
+        return FilledSlots(prologue, epilogue)
 
     # -- running ---------------------------------------------------------------------
 

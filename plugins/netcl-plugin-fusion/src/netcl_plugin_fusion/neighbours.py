@@ -22,8 +22,8 @@ from netcl_core.inspect.programs import (
     is_fusible,
 )
 from netcl_core.inspect.recorded import OperatorCall, apply
-from netcl_core.inspect.sources import fits
 from netcl_plugin_fusion.fused_operator import FusedOperatorCall, Neighbour
+from netcl_plugin_fusion.inline import fits
 
 
 def join(units: Sequence[Unit]) -> list[Unit]:
