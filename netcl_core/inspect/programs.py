@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from netcl_core.jit.arguments import Arguments as Arguments
 from netcl_core.jit.jit import Jitted as Jitted
+from netcl_core.jit.jit import entry_of as entry_of
+from netcl_core.jit.jit import name_of as name_of
 from netcl_core.jit.jit import traced as traced
+from netcl_core.jit.jit import unfused as unfused
 from netcl_core.jit.partition import Unit as Unit
 from netcl_core.jit.partition import in_order as in_order
 from netcl_core.jit.partition import is_cheap as is_cheap

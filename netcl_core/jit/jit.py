@@ -93,11 +93,6 @@ class Jitted:
             )
         return anew
 
-    @property
-    def name(self) -> str:
-        """What the function is called where it was written."""
-        return getattr(self._function, "__qualname__", repr(self._function))
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if thread.tracer is not None:  # part of another function's program
             return self._function(*args, **kwargs)
@@ -217,7 +212,7 @@ class Jitted:
         """Say once what was not fused; with `strict` raise it."""
         how = "fused in parts" if in_parts else "not fused"
         text = message(
-            f"jit_compile of {self.name}",
+            f"jit_compile of {name_of(self)}",
             reason.told,
             "",
             f"The result is right, but {how}; .explain(...) says more",
@@ -230,7 +225,7 @@ class Jitted:
 
     # -- what it did ---------------------------------------------------------------
 
-    def entry(self, args: Any, kwargs: Any) -> Entry:
+    def _entry(self, args: Any, kwargs: Any) -> Entry:
         """The entry that a call with these arguments uses; raises TraceBreak."""
         given = Arguments(args, kwargs)
         entry = self._entries.find(self._base(given), given.numbers) or self._resized(given)
@@ -242,10 +237,6 @@ class Jitted:
         if trace.entry.program is not None:
             self._keep(given, trace.entry)
         return trace.entry
-
-    def unfused(self, reason: TraceBreak, policy: str = "") -> str:
-        """The text for a function of which nothing is fused."""
-        return f"{self.name}{policy}: not fused, it runs op by op\n  {reason.told}"
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Which ops share a kernel, which do not and why, for these arguments."""
@@ -260,19 +251,33 @@ class Jitted:
         return namespace(FUSION, "lower").lower(traced(self, args, kwargs)[0])
 
 
+def name_of(jitted: Jitted) -> str:
+    """What the function is called where it was written."""
+    return getattr(jitted._function, "__qualname__", repr(jitted._function))
+
+
+def entry_of(jitted: Jitted, args: Any, kwargs: Any) -> Entry:
+    """What a call with these arguments uses; raises TraceBreak."""
+    return jitted._entry(args, kwargs)
+
+
+def unfused(jitted: Jitted, reason: TraceBreak, policy: str = "") -> str:
+    """The text for a function of which nothing is fused."""
+    return f"{name_of(jitted)}{policy}: not fused, it runs op by op\n  {reason.told}"
+
+
 def traced(jitted: Jitted, args: Any, kwargs: Any) -> tuple[Program, Structure]:
     """The program for these arguments, and how the function's results are put together.
 
     Raises FusionError that says why there is none.
     """
     try:
-        entry = jitted.entry(args, kwargs)
-        reason = entry.reason
-    except TraceBreak as broken:
-        raise FusionError(jitted.unfused(broken)) from None
+        entry = entry_of(jitted, args, kwargs)
+    except TraceBreak as reason:
+        raise FusionError(unfused(jitted, reason)) from None
     if entry.program is None:
-        assert reason is not None  # there is either a program or a reason
-        raise FusionError(jitted.unfused(reason))
+        assert entry.reason is not None  # there is either a program or a reason
+        raise FusionError(unfused(jitted, entry.reason))
     return entry.program, entry.structure
 
 

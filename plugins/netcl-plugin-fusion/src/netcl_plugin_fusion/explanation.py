@@ -16,7 +16,10 @@ from netcl_core.inspect.programs import (
     RegionStep,
     Step,
     TraceBreak,
+    entry_of,
     is_fusible,
+    name_of,
+    unfused,
 )
 from netcl_core.inspect.recorded import describe_frame as where
 from netcl_core.inspect.recorded import thread
@@ -115,24 +118,24 @@ def explain(jitted: Jitted, args: Any, kwargs: Any) -> str:
     """The text of `jitted.explain(...)`."""
     policy = "" if thread.amp is None else f" under the amp policy {thread.amp.policy.name}"
     try:
-        entry = jitted.entry(args, kwargs)
+        entry = entry_of(jitted, args, kwargs)
     except TraceBreak as broken:
-        return jitted.unfused(broken, policy)
+        return unfused(jitted, broken, policy)
     program, reason = entry.program, entry.reason
     if program is None:
         assert reason is not None  # there is either a program or a reason
         verdict = None if entry.trial is None else entry.trial.verdict
         if not entry.in_parts or verdict is not None:
-            text = jitted.unfused(reason, policy)
+            text = unfused(jitted, reason, policy)
             return text if verdict is None else f"{text}\n  parts do not pay: {verdict}"
         text = "not fused as a whole, it runs in parts between such places"
-        lines = [f"{jitted.name}{policy}: {text}", f"  {reason.told}"]
+        lines = [f"{name_of(jitted)}{policy}: {text}", f"  {reason.told}"]
         for part in jitted.parts or ():
             lines.append(f"a part: {part.trace.written} ops in {part.launches} forward launches")
             lines += _steps(part)
         return "\n".join(lines)
     count = program.trace.written
-    lines = [f"{jitted.name}{policy}: {count} ops in {program.launches} forward launches"]
+    lines = [f"{name_of(jitted)}{policy}: {count} ops in {program.launches} forward launches"]
     lines += _steps(program)
     lines += [f"  {line}" for line in _near_misses(program)]
     return "\n".join(lines)
