@@ -22,7 +22,8 @@ if "BESIDE" in os.environ:
 import netcl_core as nc, netcl_core.autograd as ag
 from netcl_core.errors import BuildError
 from netcl_core.hardware import builders, programs
-from netcl_core.runtime.opencl_stream import Launch, shared_kernel
+from netcl_core.hardware.programs import shared_kernel
+from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import stream_of
 builders._processors = lambda: 3
 here, real = [], programs.from_source

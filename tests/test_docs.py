@@ -61,6 +61,7 @@ HELP = os.pathsep.join(map(str, (ROOT / "tests" / "support", ROOT / "benchmarks"
 #: Plugins of which nothing runs on a device: commands, what reads others. Their cells are grey.
 NO_DEVICE = {
     "netcl-plugin-capture",
+    "netcl-plugin-fusion",
     "netcl-plugin-mpi",
     "netcl-plugin-patterns",
     "netcl-plugin-port",

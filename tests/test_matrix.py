@@ -20,7 +20,7 @@ PLUGIN = ROOT / "plugins" / "examples" / "netcl-plugin-swiglu"
 #: They bring the command that a cell runs.
 KIT = [
     ROOT / "plugins" / name
-    for name in ("netcl-plugin-kit", "netcl-plugin-patterns", "netcl-market")
+    for name in ("netcl-plugin-kit", "netcl-plugin-fusion", "netcl-plugin-patterns", "netcl-market")
 ]
 pytestmark = pytest.mark.packaging
 #: A stranger's plugin: it fails with the names of what it could do.

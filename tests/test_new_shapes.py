@@ -14,9 +14,9 @@ import pytest
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.hardware import programs
+from netcl_core.hardware.programs import SharedKernel, shared_kernel
 from netcl_core.runtime import rendering
 from netcl_core.runtime.kernels import Bound, Kernel, Kernels
-from netcl_core.runtime.opencl_stream import SharedKernel, shared_kernel
 
 OPENCL = [device for device in nc.devices() if device.backend == "opencl" and not device.simulator]
 

@@ -21,6 +21,7 @@ from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import Row, registry
 
 ROOT = Path(__file__).resolve().parent.parent
+FUSION = "plugins/netcl-plugin-fusion/src/netcl_plugin_fusion/"
 FOLDERS = [ROOT / "netcl_core", *sorted((ROOT / "plugins").glob("**/src"))]
 
 
@@ -80,7 +81,7 @@ def _targets(node: ast.AST) -> list[ast.expr]:
 def test_apply_alone_records() -> None:
     assert users(recording_nodes) == {"netcl_core/tape/apply.py"}
     # the walk and the traces have lists of that name, which are no tape's
-    others = {f"netcl_core/{x}.py" for x in ("tape/reverse", "tape/tracing", "jit/part_tracer")}
+    others = {"netcl_core/tape/reverse.py", "netcl_core/tape/tracing.py", FUSION + "part_tracer.py"}
     assert users(appends_to_a_tape) - others == {
         "netcl_core/tape/apply.py",
         "netcl_core/tape/tape.py",
@@ -133,6 +134,10 @@ TRACERS = {
             "patterns are looked for in traces, and replace parts of them"
         )
         for name in ("matching", "pattern_nodes", "rewriting", "rows", "training")
+    },
+    **{
+        f"{FUSION}{name}.py": "it takes down ops, and tells what of a trace is fused"
+        for name in ("explanation", "neighbours", "part_tracer", "parts")
     },
     "plugins/netcl-plugin-tools/src/netcl_plugin_tools/graph/times.py": (
         "tells a program's steps from its inputs"

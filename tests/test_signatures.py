@@ -12,7 +12,8 @@ import pytest
 import netcl_core as nc
 from netcl_core.errors import DeviceError
 from netcl_core.hardware.device import Device
-from netcl_core.runtime.opencl_stream import Launch, shared_kernel
+from netcl_core.hardware.programs import shared_kernel
+from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.signatures import kernels_in
 from netcl_core.runtime.stream import stream_of
 

@@ -20,7 +20,7 @@ import netcl_core.autograd as ag
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.errors import MissingOpError, ShapeError
 from netcl_core.hardware import programs as cache
-from netcl_core.runtime.opencl_stream import SharedKernel
+from netcl_core.hardware.programs import SharedKernel
 
 THREADS = 8
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]

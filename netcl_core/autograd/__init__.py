@@ -15,15 +15,14 @@ from netcl_core.autograd.compiler import TracingContext as TracingContext
 from netcl_core.autograd.compiler import jit_compile as jit_compile
 from netcl_core.autograd.compiler import register_primitive as register_primitive
 from netcl_core.autograd.debug import debug_tape as debug_tape
-from netcl_core.codegen.inline import NO_SLOTS as NO_SLOTS
-from netcl_core.codegen.inline import Slots as Slots
-from netcl_core.codegen.inline import inlined as inlined
 from netcl_core.codegen.reduction import SUM as SUM
 from netcl_core.codegen.reduction import Combine as Combine
 from netcl_core.codegen.reduction import reduction_kernels as reduction_kernels
 from netcl_core.codegen.reduction import reduction_reads as reduction_reads
 from netcl_core.codegen.reduction import reduction_stretch as reduction_stretch
 from netcl_core.codegen.reduction_numpy import tree_sum as tree_sum
+from netcl_core.codegen.slots import NO_SLOTS as NO_SLOTS
+from netcl_core.codegen.slots import Slots as Slots
 from netcl_core.codegen.teams import RowTeams as RowTeams
 from netcl_core.codegen.teams import group_items as group_items
 from netcl_core.codegen.teams import load_width as load_width
@@ -95,6 +94,7 @@ _NAMESPACES: Final = {
     "amp": "AmpPolicy amp_policy casting named_policy",
     "autodiff": "Function once_differentiable",
     "capture": "CompiledGraph capture",
+    "fusion": "inlined",
     "patterns": (
         "Captured MatchedOp TrainingGraphCompiler TrainingPattern get_training_compiler planned"
     ),

@@ -32,8 +32,7 @@ from netcl_core.codegen.region import (
 )
 from netcl_core.dtypes import DTYPES, Dtype
 from netcl_core.hardware.device import Device
-from netcl_core.hardware.programs import Recipe
-from netcl_core.runtime.opencl_stream import SharedKernel, shared_kernel
+from netcl_core.hardware.programs import Recipe, SharedKernel, shared_kernel
 from netcl_core.runtime.rendering import get_template, program
 
 Needs: TypeAlias = tuple[bool, ...]

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from netcl_core.codegen import reduction_cpu, reduction_gpu
-from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.codegen.reduction_job import SUM, Combine, Reduction, merge
+from netcl_core.codegen.slots import NO_SLOTS, Slots
 from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.geometry import Geometry, dense
@@ -51,7 +51,7 @@ def reduction_kernels(
     if slices == 1:
         return Kernels((form.kernel(job, device, 1),))
     partial = Spec((slices, job.space.outputs), NUMPY_OF_COMPUTE[acc].name)
-    before, after = Slots(prologue=slots.prologue), Slots(epilogue=slots.epilogue)
+    before, after = slots.split()
     opening = replace(job, out_dtype=partial.dtype, scale=1.0, slots=before)
     closing = replace(job, source=partial, axes=(0,), slots=after, layout=None)
     first, finish = form.kernel(opening, device, slices), form.kernel(closing, device, 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, final
 
-from netcl_core.codegen.inline import NO_SLOTS, Slots
+from netcl_core.codegen.slots import NO_SLOTS, Slots
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.runtime.kernels import Arg, Kernel, Spec

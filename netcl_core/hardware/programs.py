@@ -1,11 +1,9 @@
 """Programs: what a recipe makes of a source on a device, kept in memory and on disk.
 
-A recipe is the version of OpenCL C, whether each group is a single item, and a Rewrite or none: a
-step between the driver's compiler and the program that a kernel is taken from. Some instructions
-are refused by a driver's OpenCL compiler and taken by what stands behind it: NVIDIA's targets
-`sm_90`, so that it knows no `wgmma`; but its binaries are PTX, in text, and it loads PTX for
-`sm_90a` as well. So a kernel carries such a line as a comment, and a Rewrite makes an instruction
-of it.
+A recipe is the version of OpenCL C, whether each group is a single item, and a Rewrite or none.
+Equal sources and entry points share a `SharedKernel`. It has a kernel object for each thread,
+because an OpenCL kernel object holds its arguments: shared between threads, one would launch with
+the buffers of another.
 """
 
 from __future__ import annotations
@@ -14,10 +12,10 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from threading import get_ident
 from typing import Any, Final, final
 
 from netcl_core import cache
@@ -26,39 +24,7 @@ from netcl_core.errors import BuildError, first_line, message
 from netcl_core.hardware import builders, building
 from netcl_core.hardware.builders import builders_of
 from netcl_core.hardware.device import Device, is_simulator, opencl_module
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Rewrite:
-    """A function that changes a program after it was compiled, for `Kernel(rewrite=...)`.
-
-    >>> def unmarked(device, binary):  # on NVIDIA's devices, PTX
-    ...     return binary.replace(b"//@@ ", b"").replace(b".target sm_90", b".target sm_90a")
-    >>> print(nc.Rewrite("unmark", "1", unmarked))
-    the rewriting step 'unmark' (version 1)
-
-    It runs once for each source on a device: what comes out is kept on disk like any program.
-
-    Args:
-        name: What errors call it, and part of the name on disk.
-        version: Another one for each change of the function: what was kept before is not used
-            any more then.
-        function: `(device, binary) -> bytes or str`: another binary, which the driver loads, or the
-            source of another program, which it compiles.
-    """
-
-    name: str
-    version: str
-    function: Callable[[Device, bytes], bytes | str]
-
-    def __str__(self) -> str:
-        return f"the rewriting step {self.name!r} (version {self.version})"
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """What tells its programs on disk from others of the same source."""
-        return ("rewritten", self.name, self.version)
+from netcl_core.hardware.rewriting import Rewrite, Rewriting
 
 
 @final
@@ -172,7 +138,7 @@ def _options(recipe: Recipe) -> str:
 
 def _build(device: Device, source: str, who: str, recipe: Recipe) -> Any:
     cl = opencl_module()
-    step = None if recipe.rewrite is None else _Step(recipe.rewrite, device, who)
+    step = None if recipe.rewrite is None else Rewriting(recipe.rewrite, device, who)
     text, options = recipe.applied(source), _options(recipe)
     if step is None and builders.asked:
         builders_of(device).settle(_name_of(device.context, text, options))
@@ -196,45 +162,80 @@ def _build(device: Device, source: str, who: str, recipe: Recipe) -> Any:
         ) from error
 
 
+# -- kernels of built programs ----------------------------------------------------------------
+
+
+#: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
+#: that do this together have crashed in it.
+_creation: Final = threading.Lock()
+#: So many threads may have a kernel object of one kernel before all are made anew.
+_THREADS: Final = 64
+
+
 @final
-class _Step:
-    """A Rewrite on its way: what it made is known if the driver refuses it."""
+class KernelObject:
+    """A thread's kernel object, and the launch whose constants are set in it."""
 
-    __slots__ = ("device", "made", "rewrite", "who")
+    __slots__ = ("args", "kernel", "last", "set_arg")
 
-    def __init__(self, rewrite: Rewrite, device: Device, who: str) -> None:
-        self.rewrite = rewrite
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+        self.set_arg = kernel.set_arg
+        self.args: int = kernel.num_args
+        self.last: Any = None
+
+
+@final
+class SharedKernel:
+    """An entry point of a source on a device, with a kernel object for each thread."""
+
+    __slots__ = ("device", "entry", "of_thread", "recipe", "source")
+
+    def __init__(self, device: Device, source: str, entry: str, recipe: Recipe = PLAIN) -> None:
         self.device = device
-        self.who = who
-        self.made: bytes | str | None = None
+        self.source = source
+        self.entry = entry
+        self.recipe = recipe
+        self.of_thread: dict[int, KernelObject] = {}
 
-    def run(self, binary: bytes) -> bytes | str:
-        """The function's result; raises BuildError with its name where it fails."""
-        try:
-            rewritten: Any = self.rewrite.function(self.device, binary)
-        except Exception as error:
-            raise self._failed(first_line(error)) from error
-        if not isinstance(rewritten, (bytes, str)):
-            raise self._failed(f"it gave a {type(rewritten).__name__}")
-        self.made = rewritten
-        return rewritten
+    def make(self, who: str) -> KernelObject:
+        """This thread's kernel object."""
+        own_kernel = KernelObject(self.new(who))
+        if len(self.of_thread) > _THREADS:  # threads come and go
+            self.of_thread.clear()
+        self.of_thread[get_ident()] = own_kernel
+        return own_kernel
 
-    def _failed(self, what: str) -> BuildError:
-        given = f"{self.rewrite} failed on {self.device!r}: {what}"
-        return BuildError(message(self.who, given, "a binary (bytes) or a source (str)"))
+    def new(self, who: str) -> Any:
+        """A kernel object that nobody else has; the program is built if it is not."""
+        program = self.build(who)
+        with _creation:
+            return opencl_module().Kernel(program, self.entry)
 
-    @property
-    def text(self) -> str:
-        """What it made, to be read."""
-        if isinstance(self.made, bytes):
-            return self.made.decode("utf-8", "replace")
-        return self.made or ""
+    def build(self, who: str) -> Any:
+        """The built program."""
+        return build(self.device, self.source, who, self.recipe)
+
+    def ahead(self, who: str) -> bool:
+        """Whether others are building the program."""
+        return ahead(self.device, self.source, who, self.recipe)
+
+
+_kernels: Final[Memo[Any, SharedKernel]] = Memo(MEMORY_ENTRIES)
+
+
+def shared_kernel(device: Device, source: str, entry: str, recipe: Recipe = PLAIN) -> SharedKernel:
+    """The kernel of this name, the same object for equal sources."""
+    key = (device, source, entry, recipe)
+    return _kernels.get(key) or _kernels.put(key, SharedKernel(*key))
 
 
 # -- from disk, or by the driver's compiler --------------------------------------------------
 
 
-def load(cl: Any, context: Any, source: str, options: str = "", step: _Step | None = None) -> Any:
+def load(
+    cl: Any, context: Any, source: str, options: str = "", step: Rewriting | None = None
+) -> Any:
     """The built `pyopencl._cl._Program` of a source, for the one device of a context.
 
     Raises the driver's `pyopencl.Error`, with the compiler's log in its text.

@@ -8,16 +8,26 @@ write it. Templates of plugins are rendered in a sandbox, by `get_template`.
 from __future__ import annotations
 
 from netcl_core.codegen.emit import PLAIN as PLAIN
+from netcl_core.codegen.emit import OpenCLPrinter as OpenCLPrinter
+from netcl_core.codegen.emit import SlotAccess as SlotAccess
+from netcl_core.codegen.emit import dialect_of as dialect_of
 from netcl_core.codegen.emit import numpy_source as numpy_source
 from netcl_core.codegen.generation import backward_source as backward_source
 from netcl_core.codegen.generation import forward_source as forward_source
+from netcl_core.codegen.generation import load_text as load_text
+from netcl_core.codegen.generation import number as number
+from netcl_core.codegen.generation import store_text as store_text
+from netcl_core.codegen.layout import Layout as Layout
 from netcl_core.codegen.layout import collapse as collapse
 from netcl_core.codegen.lowering import Plan as Plan
 from netcl_core.codegen.lowering import plan as plan
+from netcl_core.codegen.region import KernelProgram as KernelProgram
 from netcl_core.codegen.region import PrimitiveStep as PrimitiveStep
 from netcl_core.codegen.region import Ref as Ref
 from netcl_core.codegen.region import Region as Region
 from netcl_core.codegen.region import Signature as Signature
+from netcl_core.codegen.region import Types as Types
+from netcl_core.codegen.region import forward_program as forward_program
 from netcl_core.codegen.region import infer as infer
 from netcl_core.ops.primitive_function import primitive_function as primitive_function
 from netcl_core.ops.primitive_function import record_region as record_region
@@ -25,5 +35,6 @@ from netcl_core.runtime.rendering import edition as edition
 from netcl_core.runtime.rendering import environment as environment
 from netcl_core.runtime.rendering import folder_of as folder_of
 from netcl_core.runtime.rendering import get_template as get_template
+from netcl_core.runtime.rendering import render as render
 from netcl_core.runtime.signatures import kernels_in as kernels_in
 from netcl_core.runtime.signatures import read_only as read_only

@@ -9,7 +9,6 @@ from typing import Any, Final, final
 from netcl_core.cache import Memo
 from netcl_core.jit.arguments import Structure
 from netcl_core.jit.guards import Guards
-from netcl_core.jit.parts import Timing
 from netcl_core.jit.program import Program
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.trace_node import TraceBreak
@@ -39,7 +38,7 @@ class Entry:
     fixed: set[int] = field(default_factory=set)
     told: bool = False
     in_parts: bool = False
-    trial: Timing | None = None
+    trial: Any = None
 
     def holds(self) -> bool:
         """Whether nothing has changed that the trace read."""

@@ -20,12 +20,11 @@ from netcl_core.errors import FusionError, FusionSkipped, message
 from netcl_core.hardware.device_table import default_device
 from netcl_core.jit.arguments import Arguments, Structure, restored
 from netcl_core.jit.entries import MAX_PROGRAMS, Entry, ProgramCache
-from netcl_core.jit.explanation import Lowered, describe, lower, skipped
-from netcl_core.jit.parts import Parts, Timing
-from netcl_core.jit.program import Program
+from netcl_core.jit.program import FUSION, Program
 from netcl_core.jit.trace import Patterns, Trace
+from netcl_core.plugins.manager import namespace
+from netcl_core.plugins.registry import registry
 from netcl_core.tape.apply import apply
-from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tensors.tensor import Tensor
@@ -35,7 +34,11 @@ CacheInfo = namedtuple("CacheInfo", "hits misses maxsize currsize")
 
 @final
 class Jitted:
-    """A compiled function: call it as the function that it wraps."""
+    """A compiled function: call it as the function that it wraps.
+
+    Attributes:
+        parts: Those in which it runs where it cannot be fused as a whole; None: there are none yet.
+    """
 
     __wrapped__: Callable[..., Any]
 
@@ -47,7 +50,7 @@ class Jitted:
         self.patterns = patterns
         self._function = function
         self._entries = ProgramCache()
-        self._parts = Parts()
+        self.parts: Any = None
         self._any_sizes = ProgramCache()  # of entries for any sizes, by the arguments' signature
         #: Calls like those for which parts were given up, so that they cost nothing more.
         self._plain: set[Any] = set()
@@ -116,10 +119,11 @@ class Jitted:
         program = entry.program
         if program is None and entry.in_parts:
             device = given.tensors[0].device if given.tensors else default_device()
-            trial = entry.trial = entry.trial or Timing()
+            parts = self.parts = self.parts or registry.space(FUSION).Parts()
+            trial = entry.trial = entry.trial or parts.trial()
             if trial.verdict is not None and not kwargs and len(self._plain) < MAX_PROGRAMS:
                 self._plain.add(_likeness(args))
-            return self._parts.run(self._function, args, kwargs, trial, device)
+            return parts.run(self._function, args, kwargs, trial, device)
         if program is None:
             return self._function(*args, **kwargs)
         direct = program.direct
@@ -168,7 +172,7 @@ class Jitted:
         """Forget all programs and the counts."""
         self._entries.clear()
         self._any_sizes.clear()
-        self._parts.clear()
+        self.parts = None
         self._plain.clear()
         self._hits = self._misses = 0
 
@@ -197,18 +201,19 @@ class Jitted:
 
     def _tell(self, entry: Entry) -> None:
         """Say what of an entry is not fused, on its first call."""
-        reason = entry.reason or (entry.program and skipped(entry.program))
+        who = "jit_compile(strict=True)"
+        fusion = namespace(FUSION, who) if self.strict else registry.space(FUSION)
+        reason = entry.reason or (entry.program and fusion and fusion.skipped(entry.program))
         if reason:
             self._skip(reason, entry.in_parts)
         entry.told = True
 
     def _skip(self, reason: TraceBreak, in_parts: bool = False) -> None:
         """Say once what was not fused; with `strict` raise it."""
-        name = getattr(self._function, "__qualname__", repr(self._function))
         how = "fused in parts" if in_parts else "not fused"
         text = message(
-            f"jit_compile of {name}",
-            f"{reason.op} at {where(reason.frame)}: {reason.reason}",
+            f"jit_compile of {name_of(self)}",
+            reason.told,
             "",
             f"The result is right, but {how}; .explain(...) says more",
         )
@@ -221,7 +226,7 @@ class Jitted:
     # -- what it did ---------------------------------------------------------------
 
     def _entry(self, args: Any, kwargs: Any) -> Entry:
-        """The entry that a call with these arguments uses."""
+        """The entry that a call with these arguments uses; raises TraceBreak."""
         given = Arguments(args, kwargs)
         entry = self._entries.find(self._base(given), given.numbers) or self._resized(given)
         if entry is not None:
@@ -235,21 +240,30 @@ class Jitted:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Which ops share a kernel, which do not and why, for these arguments."""
-        policy = "" if thread.amp is None else thread.amp.policy.name
-        try:
-            entry = self._entry(args, kwargs)
-        except TraceBreak as reason:
-            return describe(self._function, None, reason, policy)
-        parts = self._parts if entry.in_parts else None
-        verdict = None if entry.trial is None else entry.trial.verdict
-        return describe(self._function, entry.program, entry.reason, policy, parts, verdict)
+        text: str = namespace(FUSION, "explain").explain(self, args, kwargs)
+        return text
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The rendered sources and the number of launches for these arguments.
 
         Raises FusionError if the function cannot be traced.
         """
-        return lower(traced(self, args, kwargs)[0])
+        return namespace(FUSION, "lower").lower(traced(self, args, kwargs)[0])
+
+
+def name_of(jitted: Jitted) -> str:
+    """What the function is called where it was written."""
+    return getattr(jitted._function, "__qualname__", repr(jitted._function))
+
+
+def entry_of(jitted: Jitted, args: Any, kwargs: Any) -> Entry:
+    """What a call with these arguments uses; raises TraceBreak."""
+    return jitted._entry(args, kwargs)
+
+
+def unfused(jitted: Jitted, reason: TraceBreak, policy: str = "") -> str:
+    """The text for a function of which nothing is fused."""
+    return f"{name_of(jitted)}{policy}: not fused, it runs op by op\n  {reason.told}"
 
 
 def traced(jitted: Jitted, args: Any, kwargs: Any) -> tuple[Program, Structure]:
@@ -258,11 +272,12 @@ def traced(jitted: Jitted, args: Any, kwargs: Any) -> tuple[Program, Structure]:
     Raises FusionError that says why there is none.
     """
     try:
-        entry = jitted._entry(args, kwargs)
+        entry = entry_of(jitted, args, kwargs)
     except TraceBreak as reason:
-        raise FusionError(describe(jitted._function, None, reason)) from None
+        raise FusionError(unfused(jitted, reason)) from None
     if entry.program is None:
-        raise FusionError(describe(jitted._function, None, entry.reason))
+        assert entry.reason is not None  # there is either a program or a reason
+        raise FusionError(unfused(jitted, entry.reason))
     return entry.program, entry.structure
 
 

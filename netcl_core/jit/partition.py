@@ -8,9 +8,9 @@ it has this shape, and what is smaller is computed along the way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Any, Final, final
 
 from netcl_core.codegen.expressions import Apply, walk
 from netcl_core.codegen.layout import Sizes
@@ -32,7 +32,8 @@ class Unit:
     """What is launched together: a group of elementwise nodes, or one structured op.
 
     `outputs` are the nodes that others, or the caller, need. A structured op may hold
-    groups: `before` computes its input 0, `after` works on its result.
+    groups: `before` computes its input 0, `after` works on its result; `step(unit, device)` is
+    then its step in a program.
     """
 
     nodes: list[TraceNode]
@@ -40,6 +41,7 @@ class Unit:
     outputs: list[TraceNode] = field(default_factory=list)
     before: Unit | None = None
     after: Unit | None = None
+    step: Callable[[Unit, Any], Any] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Final, final
 
 from netcl_core.codegen.layout import Sizes, renamed
-from netcl_core.jit.epilogues import join
 from netcl_core.jit.partition import Unit, is_elementwise, is_leaf, is_small, partition
-from netcl_core.jit.steps import Executable, Growing, RegionStep, step_of
+from netcl_core.jit.steps import Growing, RegionStep, Step, step_of
 from netcl_core.ops.operator_call import OperatorCall
+from netcl_core.plugins.registry import registry
 from netcl_core.tape.trace_node import CONSTANT, INPUT, RANDOM, TraceNode
 from netcl_core.tensors.random_state import random_state
+
+#: The namespace of what is fused beyond chains: neighbours of structured ops, parts of functions.
+FUSION: Final = "fusion"
 
 
 @final
@@ -59,8 +62,10 @@ class Program:
         self.results = tuple(node.number for node in results)
         for node in results:
             node.is_result = True
-        units = join(partition(nodes, results))
-        self.steps: list[Executable] = [step_of(unit) for unit in units]
+        units, fusion = partition(nodes, results), registry.space(FUSION)
+        if fusion is not None:
+            units = fusion.join(units)
+        self.steps: list[Step] = [step_of(unit) for unit in units]
         used = {x.number for unit in units for x in unit.inputs} | set(self.results)
         self.inputs = tuple(
             node.number for node in nodes if node.op_name == INPUT and is_leaf(node)

@@ -5,24 +5,18 @@ Each is for the sizes of its trace, or, resized, for others that are broadcast a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, Self, final
+from dataclasses import replace
+from typing import Any, Final, Self, final
 
-from netcl_core.codegen.inline import fits
 from netcl_core.codegen.layout import Shape, Sizes, renamed
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.dtypes import category_of_scalar
 from netcl_core.hardware.device import Device
-from netcl_core.jit.epilogues import stretch_of
-from netcl_core.jit.fused_operator import FusedOperatorCall, Neighbour
-from netcl_core.jit.partition import (
-    Unit,
-    is_elementwise,
-    region_of,
-)
+from netcl_core.jit.partition import Unit, region_of
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import apply
@@ -34,51 +28,86 @@ from netcl_core.tape.traced_number import TracedNumber
 DETACH: Final = AutogradPrimitive("detach", lambda args, _: args[0], lambda *_: [None], 1)
 
 
-class Executable(Protocol):
-    """One step of a program."""
+class Step(ABC):
+    """One step of a program: what is launched together.
+
+    Attributes:
+        outputs: The numbers of the nodes that it computes.
+    """
+
+    outputs: tuple[int, ...]
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._sizes: Sizes = {}
+        self.outputs = tuple([node.number for node in unit.outputs])
 
     @property
     def unit(self) -> Unit:
-        """What is launched together."""
+        """The nodes, for readers with the sizes of now."""
+        return self._unit.resized(self._sizes) if self._sizes else self._unit
 
     @property
     def fused(self) -> int:
         """How many ops have their gradients in the backward kernel of another."""
-
-    def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
-        """Compute from `values`, by number of the trace's nodes, and put the results there."""
+        unit = self._unit
+        groups = [x for x in (unit.before, unit.after) if x is not None]
+        return len(unit.nodes) - 1 - len(groups)
 
     @property
     def launches(self) -> int:
         """How many kernels the forward launches."""
+        return 0
 
-    def resized(self, growing: Growing) -> Executable | None:
+    @property
+    def sources(self) -> list[str]:
+        """The rendered kernels of the forward."""
+        return []
+
+    @abstractmethod
+    def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
+        """Compute from `values`, by number of the trace's nodes, and put the results there."""
+
+    def resized(self, growing: Growing) -> Step | None:
         """The same step for other sizes; None: a new trace has to say."""
+        return self.with_sizes(growing.sizes)
+
+    def with_sizes(self, sizes: Sizes) -> Self:
+        """A copy for readers with other sizes of now."""
+        step = object.__new__(type(self))
+        step.__dict__.update(self.__dict__)
+        step._sizes = sizes
+        return step
 
 
-class _RegionBuilder:
-    """Puts the steps of a unit's nodes into one region."""
+@final
+class Group:
+    """A unit's nodes as one planned region; `inputs` are numbers of nodes."""
 
-    def __init__(self, unit: Unit) -> None:
-        self.inputs = unit.inputs
-        self.refs: dict[int, Ref] = {x.number: ("in", i) for i, x in enumerate(self.inputs)}
-        self.steps: list[PrimitiveStep] = []
+    def __init__(self, unit: Unit, device: Device) -> None:
+        inputs = unit.inputs
+        self.inputs = tuple([x.number for x in inputs])
         self.scalars: list[Any] = []
+        self._steps: list[PrimitiveStep] = []
+        refs: dict[int, Ref] = {number: ("in", i) for i, number in enumerate(self.inputs)}
         for node in unit.nodes:
-            self._inline(node)
-        self.outputs = tuple(self.refs[node.number] for node in unit.outputs)
+            refs[node.number] = self._inlined(node, [refs[x.number] for x in node.inputs])
+        outputs = tuple([refs[node.number] for node in unit.outputs])
+        region = Region(len(inputs), len(self.scalars), tuple(self._steps), outputs)
+        tensors = tuple([(x.shape, x.dtype) for x in inputs])
+        categories = tuple(map(category_of_scalar, self.scalars))
+        self.plan = Plan(region, device, Signature(tensors, categories))
 
-    def _inline(self, node: TraceNode) -> None:
-        operands = [self.refs[x.number] for x in node.inputs]
+    def _inlined(self, node: TraceNode, operands: Sequence[Ref]) -> Ref:
         region = region_of(node)
-        result = operands[0] if region is None else self._copy(region, operands, node)
+        result = operands[0] if region is None else self._copied(region, operands, node)
         if node.cut:
-            self.steps.append(PrimitiveStep(DETACH, (result,)))
-            result = ("step", len(self.steps) - 1)
-        self.refs[node.number] = result
+            self._steps.append(PrimitiveStep(DETACH, (result,)))
+            result = ("step", len(self._steps) - 1)
+        return result
 
-    def _copy(self, region: Region, operands: Sequence[Ref], node: TraceNode) -> Ref:
-        first, slots = len(self.steps), len(self.scalars)
+    def _copied(self, region: Region, operands: Sequence[Ref], node: TraceNode) -> Ref:
+        first, slots = len(self._steps), len(self.scalars)
         self.scalars += node.scalars
 
         def moved(ref: Ref) -> Ref:
@@ -90,11 +119,8 @@ class _RegionBuilder:
         for step in region.steps:
             refs = tuple(moved(ref) for ref in step.operands)
             attrs = tuple((name, slot + slots) for name, slot in step.attrs)
-            self.steps.append(replace(step, operands=refs, attrs=attrs))
+            self._steps.append(replace(step, operands=refs, attrs=attrs))
         return moved(region.outputs[0])
-
-    def region(self) -> Region:
-        return Region(len(self.inputs), len(self.scalars), tuple(self.steps), self.outputs)
 
 
 def fused_name(region: Region) -> str:
@@ -117,26 +143,6 @@ class Scalars:
         if not self._varying:
             return self._values
         return [numbers[x.index] if type(x) is TracedNumber else x for x in self._values]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Grouped:
-    """A group of nodes as a planned region, with its inputs and scalars."""
-
-    plan: Plan
-    inputs: tuple[int, ...]
-    scalars: tuple[Any, ...]
-
-
-def _grouped(unit: Unit | None, device: Device) -> _Grouped | None:
-    if unit is None:
-        return None
-    builder = _RegionBuilder(unit)
-    tensors = tuple((x.shape, x.dtype) for x in builder.inputs)
-    categories = tuple(category_of_scalar(value) for value in builder.scalars)
-    plan = Plan(builder.region(), device, Signature(tensors, categories))
-    return _Grouped(plan, tuple(x.number for x in builder.inputs), tuple(builder.scalars))
 
 
 @final
@@ -171,53 +177,30 @@ class Growing:
         return fitted if all(self.add(old.shape, new.shape) for old, new in pairs) else None
 
 
-class _Readable:
-    """The unit of a step, for readers with the sizes of now."""
-
-    _unit: Unit
-    _sizes: Sizes
-
-    @property
-    def fused(self) -> int:
-        """How many ops have their gradients in the backward kernel of another."""
-        unit = self._unit
-        groups = [x for x in (unit.before, unit.after) if x is not None]
-        return len(unit.nodes) - 1 - len(groups)
-
-    @property
-    def unit(self) -> Unit:
-        """What is launched together."""
-        return self._unit.resized(self._sizes) if self._sizes else self._unit
-
-    def _copy(self, sizes: Sizes) -> Self:
-        step = object.__new__(type(self))
-        step.__dict__.update(self.__dict__)
-        step._sizes = sizes
-        return step
-
-
 @final
-class RegionStep(_Readable):
+class RegionStep(Step):
     """A fused region."""
 
     def __init__(self, unit: Unit, device: Device) -> None:
-        group = _grouped(unit, device)
-        assert group is not None  # there is a unit
+        super().__init__(unit)
+        group = Group(unit, device)
         self.call = RegionCall(group.plan, fused_name(group.plan.region))
         self.inputs = group.inputs
-        self.outputs = tuple(node.number for node in unit.outputs)
         self.scalars = Scalars(group.scalars)
-        self._unit, self._sizes = unit, {}
 
     def resized(self, growing: Growing) -> RegionStep:
         """The same step for other sizes: nothing but shapes is worked out again."""
-        step = self._copy(growing.sizes)
+        step = self.with_sizes(growing.sizes)
         step.call = RegionCall(self.call.plan.resized(growing.sizes), self.call.name)
         return step
 
     @property
     def launches(self) -> int:
         return int(self.call.size > 0)
+
+    @property
+    def sources(self) -> list[str]:
+        return [self.call.plan.forward.generated.text]
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
         operands = [values[i] for i in self.inputs]
@@ -229,29 +212,32 @@ class RegionStep(_Readable):
 
 
 @final
-class OperatorStep(_Readable):
+class OperatorStep(Step):
     """A structured op by itself."""
 
     def __init__(self, unit: Unit) -> None:
-        self._unit, self._sizes = unit, {}
+        super().__init__(unit)
         (node,) = unit.nodes
         self.call: OperatorCall = node.call
-        self.inputs = tuple(x.number for x in node.inputs)
+        self.inputs = tuple([x.number for x in node.inputs])
         self.output = node.number
         self.cut = node.cut
 
     def resized(self, growing: Growing) -> OperatorStep | None:
-        """The same step for other sizes."""
         call = growing.resized(self.call)
         if call is None:
             return None
-        step = self._copy(growing.sizes)
+        step = self.with_sizes(growing.sizes)
         step.call = call
         return step
 
     @property
     def launches(self) -> int:
         return len(self.call.launched)
+
+    @property
+    def sources(self) -> list[str]:
+        return [kernel.source for kernel in self.call.launched]
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
         operands = [values[i] for i in self.inputs]
@@ -263,100 +249,29 @@ class OperatorStep(_Readable):
 
 
 @final
-class PickStep(_Readable):
+class PickStep(Step):
     """One of several results of a structured op."""
 
     def __init__(self, unit: Unit) -> None:
-        self._unit, self._sizes = unit, {}
+        super().__init__(unit)
         (node,) = unit.nodes
         self.source, self.index, self.output = node.inputs[0].number, node.pick, node.number
-
-    def resized(self, growing: Growing) -> PickStep:
-        """The same step for other sizes."""
-        return self._copy(growing.sizes)
-
-    @property
-    def launches(self) -> int:
-        return 0
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
         values[self.output] = values[self.source][self.index]
 
 
 @final
-class DetachStep(_Readable):
+class DetachStep(Step):
     """`detach` by itself: other tensors for the same data."""
-
-    launches = 0
-
-    def __init__(self, unit: Unit) -> None:
-        self._unit, self._sizes = unit, {}
-
-    def resized(self, growing: Growing) -> DetachStep:
-        """The same step for other sizes."""
-        return self._copy(growing.sizes)
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
         for node in self._unit.nodes:
             values[node.number] = values[node.inputs[0].number].detach()
 
 
-@final
-class FusedOperatorStep(_Readable):
-    """A structured op with the groups beside it in its kernel."""
-
-    def __init__(self, unit: Unit, device: Device) -> None:
-        self._unit, self._sizes = unit, {}
-        (node,) = [each for each in unit.nodes if not is_elementwise(each)]
-        call: OperatorCall = node.call
-        before, after = (_grouped(each, device) for each in (unit.before, unit.after))
-        own = node.inputs[1 if before else 0 :]
-        inputs = [*(before.inputs if before else ()), *(x.number for x in own)]
-        behind = None
-        if after is not None:
-            value = after.inputs.index(node.number)
-            behind = Neighbour(after.plan, value)
-            inputs += [number for number in after.inputs if number != node.number]
-        self.call = FusedOperatorCall(
-            call,
-            None if before is None else Neighbour(before.plan),
-            behind,
-            f"fused({', '.join(each.op_name for each in unit.nodes)})",
-        )
-        self.inputs = tuple(inputs)
-        self.outputs = tuple(each.number for each in unit.outputs)
-        self.scalars = Scalars([x for each in (before, after) if each for x in each.scalars])
-
-    def resized(self, growing: Growing) -> FusedOperatorStep | None:
-        """The same step for other sizes; None where the kernel cannot hold the groups there."""
-        own = self.call
-        call = growing.resized(own.made)
-        if call is None:
-            return None
-        before, after = (
-            x and replace(x, plan=x.plan.resized(growing.sizes)) for x in (own.before, own.after)
-        )
-        stretch = stretch_of(call)
-        plans = [x.plan for x in (before, after) if x is not None]
-        if not all(fits([x for x, _ in y.signature.tensors], y.shape, stretch) for y in plans):
-            return None
-        step = self._copy(growing.sizes)
-        step.call = FusedOperatorCall(call, before, after, own.name)
-        return step
-
-    @property
-    def launches(self) -> int:
-        return len(self.call.bound(False).launches)
-
-    def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
-        operands = [values[i] for i in self.inputs]
-        results = apply(self.call, operands, self.scalars.given(numbers))
-        if len(self.outputs) == 1:
-            results = [results]
-        values.update(zip(self.outputs, results, strict=True))
-
-
-def step_of(unit: Unit) -> Executable:
+def step_of(unit: Unit) -> Step:
+    """The step of a unit."""
     device = unit.nodes[0].device
     assert device is not None  # its operands lie there
     if unit.detaches:
@@ -365,6 +280,5 @@ def step_of(unit: Unit) -> Executable:
         return RegionStep(unit, device)
     if unit.nodes[0].pick is not None:
         return PickStep(unit)
-    if unit.before is None and unit.after is None:
-        return OperatorStep(unit)
-    return FusedOperatorStep(unit, device)
+    step: Step = OperatorStep(unit) if unit.step is None else unit.step(unit, device)
+    return step

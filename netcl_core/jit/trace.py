@@ -10,9 +10,8 @@ from netcl_core.hardware.device import Device
 from netcl_core.jit.arguments import Arguments, replaced, results_of
 from netcl_core.jit.entries import Entry
 from netcl_core.jit.guards import Guards
-from netcl_core.jit.program import Program, Rewritten
+from netcl_core.jit.program import FUSION, Program, Rewritten
 from netcl_core.jit.resuming import given_back, resume
-from netcl_core.plugins.kinds import fetch
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.node import Node
 from netcl_core.tape.trace_node import CONSTANT, RANDOM, TraceBreak, TraceNode
@@ -48,8 +47,8 @@ class Patterns(Protocol):
 
 def registered_patterns() -> Patterns | None:
     """Those that plugins and the user have registered; None without any."""
-    row = registry.find("namespace", "patterns") if registry.rows("pattern") else None
-    return None if row is None else fetch(f"{row.record.module}:REGISTERED_ROWS")
+    space = registry.space("patterns") if registry.rows("pattern") else None
+    return None if space is None else space.REGISTERED_ROWS
 
 
 def _asks(names: AbstractSet[str], how: AbstractSet[str], kinds: AbstractSet[str]) -> bool:
@@ -77,6 +76,7 @@ class Trace:
         patterns: Patterns | None,
     ) -> None:
         registry.load(("pattern",))  # else they come later, and what was traced is outdated
+        self._has_parts = registry.space(FUSION) is not None
         self.entry = Entry(None, registry.version)
         self.ran = False
         self.result: Any = None
@@ -102,7 +102,7 @@ class Trace:
             self.entry.in_parts = self.error is None and reason.op != _KIND
         if not self.ran:
             self._note_reads()
-        self.entry.in_parts &= _GRADIENTS.isdisjoint(self._names)
+        self.entry.in_parts &= self._has_parts and _GRADIENTS.isdisjoint(self._names)
         if self.entry.in_parts:  # Python decides at each call, whatever it reads
             self.entry.guards, self.entry.reads = None, set()
         return self

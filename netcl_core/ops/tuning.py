@@ -24,7 +24,6 @@ from netcl_core.ops.implementations import (
     Space,
 )
 from netcl_core.ops.operators import Operator
-from netcl_core.plugins.kinds import fetch
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 
@@ -208,9 +207,8 @@ def decide_settings(
         if wanted is not None:
             return ChosenSettings(_ordered(space, wanted), place, forced=True)
     record, ignored = None, ()
-    if (row := registry.find("namespace", NAMESPACE)) is not None:
-        recorded = fetch(f"{row.record.module}:recorded")
-        record, ignored = recorded(
+    if (space_of_records := registry.space(NAMESPACE)) is not None:
+        record, ignored = space_of_records.recorded(
             place,
             owner.rpartition(":")[2],
             lambda settings: space.fault(settings) or misfit(space, request, settings),

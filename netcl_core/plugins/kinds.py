@@ -188,6 +188,7 @@ def record_types(kind: str) -> tuple[type, ...]:
 
 
 def fetch(path: str) -> Any:
-    """What lies in a room above, by its import path `module:name`."""
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
+    """What lies in a room above, by its import path `module` or `module:name`."""
+    path, _, name = path.partition(":")
+    module = importlib.import_module(path)
+    return getattr(module, name) if name else module

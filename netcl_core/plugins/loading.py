@@ -21,7 +21,7 @@ from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.plugins.failures import UNREAD, code_of, plugin_error, said
 from netcl_core.plugins.finder import Finder, finder
 from netcl_core.plugins.importing import import_object, traced, watched
-from netcl_core.plugins.kinds import DECLARED, KINDS, SHORT_ROAD, fetch, registrar
+from netcl_core.plugins.kinds import DECLARED, KINDS, SHORT_ROAD, registrar
 from netcl_core.plugins.order import in_order
 from netcl_core.plugins.plugin import PRIMITIVES, Plugin
 from netcl_core.plugins.registry import Transaction, registry
@@ -234,15 +234,15 @@ def _declared(plugin: Plugin) -> Any:
     assert manifest is not None  # the survey has read it
     assert plugin.manifest is not None
     try:
-        row = registry.find("namespace", DECLARED)
-        reader = None if row is None else fetch(f"{row.record.module}:DeclaredPlugin")
+        reader = registry.space(DECLARED)
     except Exception as error:  # the reader is a plugin, too
         given = f"what reads plugins that are data failed: {said(error)}"
         raise plugin_error(UNREAD, given) from error
     if reader is None:
         remedy = how_to_get(DECLARED, "namespace")
         raise plugin_error(UNREAD, f"it is data, and no active plugin reads it. {remedy}")
-    return reader(plugin.manifest.rows, manifest.parent / "templates", plugin.prefix)
+    hooks_of_data = reader.DeclaredPlugin
+    return hooks_of_data(plugin.manifest.rows, manifest.parent / "templates", plugin.prefix)
 
 
 def _missing_attribute(error: AttributeError) -> AttributeError:

@@ -135,8 +135,7 @@ def not_ported(place: str, name: str) -> str:
 
 def port() -> Any:
     """The namespace `port`, or None where no plugin brings it."""
-    row = registry.find("namespace", "port")
-    return None if row is None else importlib.import_module(row.record.module)
+    return registry.space("port")
 
 
 def absent(place: str, name: str, known: Iterable[str]) -> Any:

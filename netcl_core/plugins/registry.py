@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, final
 
 from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, message
-from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SERVING_OPS
+from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SERVING_OPS, fetch
 from netcl_core.plugins.lazy_loading import Demand, Loader, load_needed
 from netcl_core.plugins.names import check_name, check_priority
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
@@ -209,6 +209,11 @@ class Registry:
         self.load((kind,), name)
         locked = self.locked(KINDS[kind].lock_key(name))
         return _winning(name, self.rows(kind, name), locked=locked)
+
+    def space(self, name: str) -> Any:
+        """The module of a namespace, loading its plugin if need be; None if there is none."""
+        row = self.find("namespace", name)
+        return None if row is None else fetch(row.record.module)
 
     def unused(self, row: Row) -> str:
         """Why nothing can ever use a record, such as an implementation of nobody's operator.

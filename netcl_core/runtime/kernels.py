@@ -17,7 +17,8 @@ from netcl_core.cache import Memo
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
 from netcl_core.hardware.device import Device
-from netcl_core.hardware.programs import Recipe, Rewrite
+from netcl_core.hardware.programs import Recipe, SharedKernel, shared_kernel
+from netcl_core.hardware.rewriting import Rewrite
 from netcl_core.runtime import rendering
 from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.memory import memory_of
@@ -25,11 +26,9 @@ from netcl_core.runtime.opencl_stream import (
     Asked,
     Launch,
     Packer,
-    SharedKernel,
     pack,
     pack_all,
     packers_of,
-    shared_kernel,
 )
 from netcl_core.runtime.rendering import program
 from netcl_core.runtime.stream import stream_of

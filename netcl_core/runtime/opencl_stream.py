@@ -1,9 +1,7 @@
 """One kernel launch, prepared as far as possible before its buffers are known.
 
-A `Launch` is a kernel, a geometry and constant arguments; a stream runs it. Launches of
-equal source and entry point share the `SharedKernel`, so that another shape is only other
-numbers. Kernel objects are made per thread, because an OpenCL kernel object holds its
-arguments: shared between threads, one thread would launch with the buffers of another.
+A `Launch` is a kernel, a geometry and constant arguments; a stream runs it. Launches of equal
+source and entry point share the `SharedKernel`, so that another shape is only other numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import math
 import struct
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
@@ -19,20 +16,16 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.cache import Memo
 from netcl_core.dtypes import Dtype
 from netcl_core.errors import ArgumentError, DeviceError, DtypeError, message
-from netcl_core.hardware import forks, programs
+from netcl_core.hardware import forks
 from netcl_core.hardware.device import Device, opencl_module
-from netcl_core.hardware.programs import PLAIN, Recipe
+from netcl_core.hardware.programs import KernelObject, SharedKernel
 from netcl_core.runtime import signatures
 from netcl_core.runtime.memory import DeviceMemory, memory_of
 from netcl_core.runtime.uploads import Uploads
 from netcl_core.runtime.waiting import Waiting
 
-#: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
-#: that do this together have crashed in it.
-_creation: Final = threading.Lock()
 Packer: TypeAlias = Callable[..., bytes]
 _FORMATS: Final = {
     "float": "f", "double": "d", "int": "i", "uint": "I", "long": "q", "ulong": "Q"
@@ -49,8 +42,6 @@ _PACK: Final[dict[str, Packer]] = {
     **{ctype: struct.Struct(code).pack for ctype, code in _FORMATS.items()},
     **{ctype: partial(_packed_vector, struct.Struct(code)) for ctype, code in _VECTORS.items()},
 }
-#: So many threads may have a kernel object of one kernel before all are made anew.
-_THREADS: Final = 64
 #: The largest double: an int beyond it is no number to OpenCL.
 _LARGEST: Final = sys.float_info.max
 
@@ -101,64 +92,6 @@ class Asked(list[bytes]):
     def __init__(self, packed: Sequence[bytes], again: Callable[[], Sequence[bytes]]) -> None:
         super().__init__(packed)
         self.again = again
-
-
-@final
-class KernelObject:
-    """A thread's kernel object, and the launch whose constants are set in it."""
-
-    __slots__ = ("args", "kernel", "last", "set_arg")
-
-    def __init__(self, kernel: Any) -> None:
-        self.kernel = kernel
-        self.set_arg = kernel.set_arg
-        self.args: int = kernel.num_args
-        self.last: Launch | None = None
-
-
-@final
-class SharedKernel:
-    """An entry point of a source on a device, with a kernel object for each thread."""
-
-    __slots__ = ("device", "entry", "of_thread", "recipe", "source")
-
-    def __init__(self, device: Device, source: str, entry: str, recipe: Recipe = PLAIN) -> None:
-        self.device = device
-        self.source = source
-        self.entry = entry
-        self.recipe = recipe
-        self.of_thread: dict[int, KernelObject] = {}
-
-    def make(self, who: str) -> KernelObject:
-        """This thread's kernel object."""
-        own_kernel = KernelObject(self.new(who))
-        if len(self.of_thread) > _THREADS:  # threads come and go
-            self.of_thread.clear()
-        self.of_thread[get_ident()] = own_kernel
-        return own_kernel
-
-    def new(self, who: str) -> Any:
-        """A kernel object that nobody else has; the program is built if it is not."""
-        program = self.build(who)
-        with _creation:
-            return opencl_module().Kernel(program, self.entry)
-
-    def build(self, who: str) -> Any:
-        """The built program."""
-        return programs.build(self.device, self.source, who, self.recipe)
-
-    def ahead(self, who: str) -> bool:
-        """Whether others are building the program."""
-        return programs.ahead(self.device, self.source, who, self.recipe)
-
-
-_kernels: Final[Memo[Any, SharedKernel]] = Memo(programs.MEMORY_ENTRIES)
-
-
-def shared_kernel(device: Device, source: str, entry: str, recipe: Recipe = PLAIN) -> SharedKernel:
-    """The kernel of this name, the same object for equal sources."""
-    key = (device, source, entry, recipe)
-    return _kernels.get(key) or _kernels.put(key, SharedKernel(*key))
 
 
 @final

@@ -19,7 +19,7 @@ from netcl_core.codegen.strided_copy import COPY
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.kernels import Spec
-from netcl_core.tape.apply import Needs, apply, pack_by
+from netcl_core.tape.apply import Needs, PlainCall, apply, pack_by
 from netcl_core.tape.computations import axis_apart, picked, sum_to
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Placed, whole
@@ -29,41 +29,44 @@ from netcl_core.tensors.functions import functions
 from netcl_core.tensors.tensor import Tensor
 
 
-@final
-class ReadCall:
-    """The elements of a tensor at the places of a geometry, as a call (see `apply.Call`).
+class _PlacesCall(PlainCall):
+    """A call that is about the elements of a tensor at the places of a geometry.
 
     The geometry counts from the beginning of the tensor, which is no view itself.
     """
 
     __slots__ = ("device", "geometry", "known", "name", "results", "shape")
-    keeps = False
-    view = True
-    packs = False
 
-    def __init__(self, x: Any, geometry: Geometry, name: str = "as_strided") -> None:
+    def __init__(self, x: Any, geometry: Geometry, name: str, result: Shape) -> None:
         self.name = name
         self.device: Device = x.device
         self.shape: Shape = x.shape
         self.geometry = geometry
-        self.results = (Spec(geometry.shape, x.dtype),)
+        self.results = (Spec(result, x.dtype),)
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+
+    def flows(self, needs: Needs) -> Needs:
+        """Whether a gradient reaches an input."""
+        return (True in needs,)
+
+    def saves(self, needs: Needs) -> tuple[int, ...]:
+        """The gradients read no input."""
+        return ()
+
+
+@final
+class ReadCall(_PlacesCall):
+    """The elements at the places, as a call (see `apply.Call`)."""
+
+    __slots__ = ()
+    view = True
+
+    def __init__(self, x: Any, geometry: Geometry, name: str = "as_strided") -> None:
+        super().__init__(x, geometry, name, geometry.shape)
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Tensor:
         """The view."""
         return inputs[0].viewed(self.geometry)
-
-    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
-        """The same: its gradients want nothing."""
-        return self.run(inputs, scalars), None
-
-    def flows(self, needs: Needs) -> Needs:
-        """Of its result, whether a gradient reaches the input."""
-        return needs
-
-    def saves(self, needs: Needs) -> tuple[int, ...]:
-        """Its gradient reads nothing."""
-        return ()
 
     def gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
         """Zeros but for the gradient at the places that were read."""
@@ -98,25 +101,17 @@ class ReadCall:
 
 
 @final
-class PutCall:
+class PutCall(_PlacesCall):
     """A tensor with a region replaced, as a call of (tensor, elements of the region).
 
     With `written` the region has been overwritten already, and the result is the tensor's memory.
     """
 
-    __slots__ = ("device", "geometry", "known", "name", "results", "shape", "written")
-    keeps = False
-    view = False
-    packs = False
+    __slots__ = ("written",)
 
     def __init__(self, x: Any, geometry: Geometry, name: str = "put", written: Any = None) -> None:
-        self.name = name
-        self.device: Device = x.device
-        self.shape: Shape = x.shape
-        self.geometry = geometry
+        super().__init__(x, geometry, name, x.shape)
         self.written: Tensor | None = written
-        self.results = (Spec(x.shape, x.dtype),)
-        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Tensor:
         """The tensor with the region."""
@@ -126,18 +121,6 @@ class PutCall:
         whole_value = inputs[0].duplicate()
         inputs[1].copy_into(whole_value.viewed(self.geometry))
         return whole_value
-
-    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
-        """The same: its gradients want nothing."""
-        return self.run(inputs, scalars), None
-
-    def flows(self, needs: Needs) -> Needs:
-        """Whether a gradient reaches one of the two."""
-        return (True in needs,)
-
-    def saves(self, needs: Needs) -> tuple[int, ...]:
-        """Its gradients read nothing."""
-        return ()
 
     def gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
         """Outside of the region to the tensor, inside to the elements."""

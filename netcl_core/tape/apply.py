@@ -88,6 +88,20 @@ class Call(Protocol):
         """
 
 
+class PlainCall:
+    """The base of calls that keep nothing for their gradients, and take operands as they lie."""
+
+    __slots__ = ()
+    keeps = False
+    view = False
+    packs = False
+    run: Callable[..., Any]
+
+    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, None]:
+        """What `run` gives; the gradients want nothing else."""
+        return self.run(inputs, scalars), None
+
+
 def apply(
     call: Any, operands: Sequence[Any], scalars: Sequence[Any] = (), attrs: Any = None
 ) -> Any:

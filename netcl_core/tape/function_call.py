@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from netcl_core.plugins.registry import registry
-from netcl_core.tape.apply import Needs, apply
+from netcl_core.tape.apply import Needs, PlainCall, apply
 from netcl_core.tape.gradients import checked, refuse_unrecorded, whole
 from netcl_core.tape.node import Node, caller_name
 from netcl_core.tape.state import casting_by, thread
@@ -18,15 +18,12 @@ _CURRENT: Final = object()
 
 
 @final
-class FunctionCall:
+class FunctionCall(PlainCall):
     """A forward and a backward function as a call, for one use.
 
     `args` are the function's arguments as given; those that are Operands are the call's inputs.
     """
 
-    keeps = False
-    view = False
-    packs = False
     results = None
 
     def __init__(
@@ -57,9 +54,6 @@ class FunctionCall:
         if value.requires_grad:  # fn handed a leaf through: the result is a value of its own
             value = value.alias(value.shape)
         return value
-
-    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
-        return self.run(inputs, scalars), None
 
     def flows(self, needs: Needs) -> Needs:
         return (self.grad_fn is not None and True in needs,)

@@ -7,7 +7,6 @@ numbers is a reverse topological order of every graph.
 from __future__ import annotations
 
 import itertools
-import linecache
 import sys
 import traceback
 import weakref
@@ -19,7 +18,9 @@ from typing import Any, Final, TypeAlias, final
 from netcl_core.errors import GradientError, message
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.geometry import Geometry, Shape
+from netcl_core.tape.frames import describe_frame
 from netcl_core.tape.grad_fn import grad_fn_of
+from netcl_core.tape.released import RELEASED, walked_before
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.operand import told
 from netcl_core.tensors.tensor import Tensor
@@ -61,59 +62,10 @@ def user_stack() -> list[str]:
     return traceback.format_stack(frame)
 
 
-def line_of(frame: tuple[CodeType, int]) -> tuple[str, int]:
-    """The file and the line of a kept frame."""
-    code, instruction = frame
-    positions = list(code.co_positions())
-    return code.co_filename, positions[instruction // 2][0] or code.co_firstlineno
-
-
-def describe_frame(frame: tuple[CodeType, int] | None) -> str:
-    """`file:line, in function: source line` of a kept frame."""
-    if frame is None:
-        return "an unknown place"
-    file, line = line_of(frame)
-    text = linecache.getline(file, line).strip()
-    return f"{file}:{line}, in {frame[0].co_name}" + (f": {text}" if text else "")
-
-
 def caller_name() -> str:
     """The name of the function that called `apply_op`."""
     return sys._getframe(2).f_code.co_name
 
-
-def walked_before(who: str) -> GradientError:
-    """The error for a second walk over a graph whose saved values are gone."""
-    return GradientError(
-        message(
-            who,
-            "a graph that was walked before, and whose saved values were freed then",
-            "a graph that is walked for the first time",
-            "Call the first backward (or grad) with retain_graph=True, or compute the value again",
-        )
-    )
-
-
-@final
-class _Released(Sequence[Any]):
-    """What was kept, once it is freed: to look into it raises GradientError."""
-
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return self
-        raise walked_before("backward")
-
-    def __iter__(self) -> Any:
-        raise walked_before("backward")
-
-    def __len__(self) -> int:
-        return 0
-
-    def __contains__(self, value: object) -> bool:
-        return False
-
-
-RELEASED: Final = _Released()
 
 _numbers: Final = itertools.count()
 

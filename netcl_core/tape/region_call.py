@@ -17,7 +17,7 @@ from netcl_core.codegen.region import Signature
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.stream import own_stream, replaced, stream_of
-from netcl_core.tape.apply import apply
+from netcl_core.tape.apply import PlainCall, apply
 from netcl_core.tape.computations import run_plan, sum_to
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread, whole
@@ -25,15 +25,14 @@ from netcl_core.tensors.tensor import Tensor
 
 
 @final
-class RegionCall:
-    """A plan with one or several results as a call (see `apply.Call`)."""
+class RegionCall(PlainCall):
+    """A plan with one or several results as a call (see `apply.Call`).
+
+    It computes again what its gradients need.
+    """
 
     __slots__ = ("_direct", "_dtype", "_name", "_of_gradients", "_packed", "_prepared", "_stream",
                  "device", "known", "name", "plan", "results", "shape", "size")  # fmt: skip
-
-    keeps = False
-    view = False
-    packs = False
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.plan = plan
@@ -87,10 +86,6 @@ class RegionCall:
         """For several results, another order of buffers, views, no elements, and NumPy."""
         results = run_plan(self.plan, inputs, scalars)
         return results if len(results) > 1 else results[0]
-
-    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, None]:
-        """The same; a region computes again what its gradients need."""
-        return self.run(inputs, scalars), None
 
     def flows(self, needs: Needs) -> Needs:
         """Of each result, whether its gradient reaches an input that needs one."""

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn, TypeAlias, final
 from netcl_core.errors import FusionError, message
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.geometry import Geometry
+from netcl_core.tape.frames import describe_frame
 from netcl_core.tape.node import user_frame
 from netcl_core.tape.state import thread
 
@@ -43,6 +44,11 @@ class TraceBreak(BaseException):
         self.frame = user_frame()
         if thread.tracer is not None:
             thread.tracer.broken = thread.tracer.broken or self
+
+    @property
+    def told(self) -> str:
+        """What, where and why, for readers."""
+        return f"{self.op} at {describe_frame(self.frame)}: {self.reason}"
 
 
 @final

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
+from netcl_plugin_fusion.inline import inlined, with_functions
 from netcl_plugin_losses.arguments import FLOATING
 
 import netcl_core.autograd as ag
@@ -54,8 +54,8 @@ def _plan(request: Request) -> Kernels:
     out = request.output if pieces == 1 else Spec((pieces,), wide)
     results = [(element(LOSS), ()), *([(element(GRADIENT), (1.0,))] if kept else [])]
     inputs, attrs = request.inputs, request.attrs
-    losses = ag.inlined("losses", request.device, inputs, results, attrs, value=0)
-    slots = replace(request.slots, functions=(losses,))
+    losses = inlined("losses", request.device, inputs, results, attrs, value=0)
+    slots = with_functions(request.slots, losses)
     context = {
         "storage": DTYPES[pred.dtype].storage,
         "out_storage": DTYPES[out.dtype].storage,

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
+from netcl_plugin_fusion.inline import inlined, with_functions
 from netcl_plugin_tensor.dropout import threshold
 
 from netcl_core import DTYPES, Kernel, Kernels, Spec
-from netcl_core.autograd import AutogradPrimitive, Request, inlined
+from netcl_core.autograd import AutogradPrimitive, Request
 from netcl_plugin_linalg.attention_layouts import (
     GRAD,
     OUT,
@@ -81,7 +82,7 @@ class Job:
         ]  # fmt: skip
         rising = inlined("rising", request.device, (Spec((1,), dtype.wide),),
                          [(_exponential(), ())], {}, value=0)  # fmt: skip
-        slots = replace(request.slots, functions=(rising,))
+        slots = with_functions(request.slots, rising)
         mask = self.mask
         whole = {
             "storage": dtype.storage,

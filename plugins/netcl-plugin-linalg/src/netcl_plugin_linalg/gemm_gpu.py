@@ -165,8 +165,7 @@ def tiled(
         joint = launch("joint", [*operands, *parts, ("zeros", 0), *results], groups * slices,
                        request.slots)  # fmt: skip
         return Kernels((replace(joint, standard=FENCE.standard),), tuple(scratch))
-    before = replace(request.slots, epilogue=None)
-    after = replace(request.slots, prologue=None)
+    before, after = request.slots.split()
     return Kernels(
         (
             launch("part", operands + parts, groups * slices, before),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final
+
+from netcl_plugin_fusion.inline import inlined, with_functions
 
 from netcl_core import DTYPES, Kernel, Kernels, Spec
 from netcl_core.autograd import (
     SUM,
     AutogradPrimitive,
     Request,
-    inlined,
     reduction_kernels,
     row_teams,
 )
@@ -120,7 +120,7 @@ def _kernel(
     rows, dtype = outer * inner, DTYPES[x.dtype]
     smoothing, device = request.attrs["label_smoothing"], request.device
     rising = inlined("rising", device, (x,), [(_exponential(), ())], {}, value=0)
-    slots = replace(request.slots, functions=(rising,))
+    slots = with_functions(request.slots, rising)
     given = [("in", i) for i in range(len(request.inputs))]
     context: dict[str, Any] = {
         "storage": dtype.storage,

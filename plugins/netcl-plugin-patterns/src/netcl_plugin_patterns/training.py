@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 from netcl_core import Device, Spec
 from netcl_core.autograd import TraceNode
-from netcl_core.inspect.programs import Jitted, Program, TracedNumber, forward_sources, traced
+from netcl_core.inspect.programs import Jitted, Program, TracedNumber, traced
 from netcl_plugin_patterns.records import TrainingPattern, wrong
 from netcl_plugin_patterns.rewriting import Replacement
 from netcl_plugin_patterns.rows import REGISTERED_ROWS, OwnRows, PatternRows
@@ -167,7 +167,7 @@ def _plan(made: Replacement, program: Program) -> PatternPlan:
         tuple([Spec(root._shape, root.dtype) for root in match.roots]),
         device,
         sum(step.launches for step in steps),
-        tuple(text for step in steps for text in forward_sources(step)),
+        tuple(text for step in steps for text in step.sources),
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from netcl_plugin_fusion.inline import inlined, with_functions
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -21,7 +21,6 @@ from netcl_core.autograd import (
     Saved,
     Slots,
     group_items,
-    inlined,
     row_teams,
 )
 from netcl_core.errors import DtypeError, ShapeError, message
@@ -87,7 +86,7 @@ def _slots(request: Request) -> Slots:
     """Those of the request, and the function that the templates call `rising`."""
     x = request.inputs[:1]
     rising = inlined("rising", request.device, x, [(_exponential(), ())], {}, value=0)
-    return replace(request.slots, functions=(rising,))
+    return with_functions(request.slots, rising)
 
 
 def _plan(entry: str) -> Callable[[Request], Kernels]:

@@ -46,6 +46,8 @@ sys.path[:] = given["path"]
 from netcl_plugin_kit.check import child
 child.main(given)
 """
+#: Ops are checked in compiled functions too, with all that the compiler does with them.
+_COMPILER: Final = "netcl-plugin-fusion"
 
 
 #: For how many seconds nothing may be heard of a child, and how long it may take in all.
@@ -182,7 +184,7 @@ def _start(
     cache = config.cache_root().absolute() / "checks" / canonical(job.name)
     cache.mkdir(parents=True, exist_ok=True)
     settings = config.environment(
-        plugins=",".join(needed(job.name, path)) or job.name,
+        plugins=",".join([*(needed(job.name, path) or [job.name]), _COMPILER]),
         plugins_disable="",
         plugins_autoload="1",
         plugins_strict="0",

@@ -10,10 +10,11 @@ from functools import lru_cache, singledispatch
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+from netcl_plugin_fusion.fused_operator import FusedOperatorCall
 
 from netcl_core import DTYPES, Tensor, get_device, no_grad
 from netcl_core.inspect.data import NUMPY_OF_COMPUTE, Array, Shape
-from netcl_core.inspect.recorded import FunctionCall, FusedOperatorCall, OperatorCall, RegionCall
+from netcl_core.inspect.recorded import FunctionCall, OperatorCall, RegionCall
 from netcl_core.inspect.sources import Plan, Region, Signature, forward_source, infer
 
 #: Host arrays in, the results out. What is no floating array stays as it is.

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+from netcl_plugin_fusion.explanation import why_alone
+from netcl_plugin_fusion.neighbours import FusedOperatorStep
+
 from netcl_core.autograd import TraceNode
 from netcl_core.inspect.programs import (
     CONSTANT,
     RANDOM,
     DetachStep,
-    Executable,
-    FusedOperatorStep,
     OperatorStep,
     Program,
     RegionStep,
+    Step,
     TracedNumber,
-    why_alone,
 )
 from netcl_core.inspect.recorded import OperatorCall, RegionCall
 from netcl_core.inspect.recorded import describe_frame as where
@@ -177,7 +178,7 @@ class _GraphBuilder:
         for i, number in enumerate(live, start=1):
             self.values[number] = f"{prefix}{i}"
 
-    def _add_step(self, number: int, step: Executable, unit: str) -> None:
+    def _add_step(self, number: int, step: Step, unit: str) -> None:
         key = f"step{number}"
         kind = _kind(step)
         ops = tuple(self._op(node) for node in step.unit.nodes)
@@ -216,7 +217,7 @@ def _at(names: Sequence[str], i: int, otherwise: str) -> str:
     return names[i] if i < len(names) else otherwise
 
 
-def _kind(step: Executable) -> str:
+def _kind(step: Step) -> str:
     if isinstance(step, FusedOperatorStep):
         return "operator"
     if isinstance(step, DetachStep) or (isinstance(step, OperatorStep) and step.call.operator.view):

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from netcl_plugin_fusion.fused_operator import FusedOperatorCall
+
 from netcl_core.autograd import Node
-from netcl_core.inspect.recorded import FusedOperatorCall, OperatorCall, RegionCall, Target, line_of
+from netcl_core.inspect.recorded import OperatorCall, RegionCall, Target, line_of
 from netcl_plugin_tools.graph.drawing import (
     KINDS,
     DrawnOp,

@@ -14,11 +14,11 @@ from netcl_core.autograd import TraceNode
 from netcl_core.inspect.programs import (
     Arguments,
     DetachStep,
-    Executable,
     Jitted,
     OperatorStep,
     PickStep,
     Scalars,
+    Step,
     traced,
 )
 from netcl_core.inspect.recorded import apply
@@ -94,13 +94,13 @@ def step_times(compiled: Jitted, /, *args: Any, **kwargs: Any) -> list[StepTime]
     return found
 
 
-def _computes(step: Executable) -> bool:
+def _computes(step: Step) -> bool:
     view = isinstance(step, OperatorStep) and step.call.view
     return not (view or isinstance(step, (PickStep, DetachStep)))
 
 
 def _timed(
-    step: Executable, values: Values, numbers: Sequence[Any], budget: float, picked: Picked
+    step: Step, values: Values, numbers: Sequence[Any], budget: float, picked: Picked
 ) -> StepTime:
     leaves = {x.number: _leaf(values[x.number]) for x in step.unit.inputs}
     device = step.unit.nodes[0].device
@@ -122,7 +122,7 @@ def _timed(
 
 
 def _calls(
-    step: Executable, leaves: Values, numbers: Sequence[Any], picked: Picked
+    step: Step, leaves: Values, numbers: Sequence[Any], picked: Picked
 ) -> dict[str, Callable[[], Any]]:
     """What is timed of a step: `apart` only where that is something else."""
     unit = step.unit

@@ -1,16 +1,29 @@
-"""Neighbours: elementwise groups that move into the kernel of a structured op beside them."""
+"""Neighbours: elementwise groups that move into the kernel of a structured op beside them, and the
+step that runs all of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, final
 
-from netcl_core.codegen.inline import fits
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Device
+from netcl_core.autograd import Implementation, TraceNode
 from netcl_core.errors import NetclError
-from netcl_core.jit.partition import Unit, in_order, is_cheap, is_elementwise, is_fusible
-from netcl_core.ops.implementations import Implementation
-from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.tape.trace_node import TraceNode
+from netcl_core.inspect.programs import (
+    Group,
+    Growing,
+    Scalars,
+    Step,
+    Unit,
+    in_order,
+    is_cheap,
+    is_elementwise,
+    is_fusible,
+)
+from netcl_core.inspect.recorded import OperatorCall, apply
+from netcl_plugin_fusion.fused_operator import FusedOperatorCall, Neighbour
+from netcl_plugin_fusion.inline import fits
 
 
 def join(units: Sequence[Unit]) -> list[Unit]:
@@ -60,7 +73,7 @@ def _take_before(unit: Unit, units: list[Unit]) -> None:
     if implementation.rereads and not is_cheap(group):
         return
     if DTYPES[source.dtype].floating and group.shape == source.shape:
-        unit.before = group
+        unit.before, unit.step = group, FusedOperatorStep
         unit.nodes = [*group.nodes, *unit.nodes]
         units.remove(group)
 
@@ -79,7 +92,7 @@ def _take_after(unit: Unit, units: list[Unit]) -> None:
     if group is None or not group.elementwise or group.detaches or group.shape != node.shape:
         return
     if _movable(group, unit) and not _depends(group, unit, units):
-        unit.after = group
+        unit.after, unit.step = group, FusedOperatorStep
         unit.nodes = [*unit.nodes, *group.nodes]
         unit.outputs = group.outputs
         units.remove(group)
@@ -118,3 +131,61 @@ def _depends(group: Unit, unit: Unit, units: Sequence[Unit]) -> bool:
             seen.add(id(made_by))
             stack += made_by.inputs
     return False
+
+
+@final
+class FusedOperatorStep(Step):
+    """A structured op with the groups beside it in its kernel."""
+
+    def __init__(self, unit: Unit, device: Device) -> None:
+        super().__init__(unit)
+        (node,) = [member for member in unit.nodes if not is_elementwise(member)]
+        call: OperatorCall = node.call
+        before, after = (group and Group(group, device) for group in (unit.before, unit.after))
+        own = node.inputs[1 if before else 0 :]
+        inputs = [*(before.inputs if before else ()), *(x.number for x in own)]
+        behind = None
+        if after is not None:
+            value = after.inputs.index(node.number)
+            behind = Neighbour(after.plan, value)
+            inputs += [number for number in after.inputs if number != node.number]
+        self.call = FusedOperatorCall(
+            call,
+            None if before is None else Neighbour(before.plan),
+            behind,
+            f"fused({', '.join(member.op_name for member in unit.nodes)})",
+        )
+        self.inputs = tuple(inputs)
+        self.scalars = Scalars([x for group in (before, after) if group for x in group.scalars])
+
+    def resized(self, growing: Growing) -> FusedOperatorStep | None:
+        """The same step for other sizes; None where the kernel cannot hold the groups there."""
+        own = self.call
+        call = growing.resized(own.made)
+        if call is None:
+            return None
+        before, after = (
+            x and replace(x, plan=x.plan.resized(growing.sizes)) for x in (own.before, own.after)
+        )
+        stretch = stretch_of(call)
+        plans = [x.plan for x in (before, after) if x is not None]
+        if not all(fits([x for x, _ in y.signature.tensors], y.shape, stretch) for y in plans):
+            return None
+        step = self.with_sizes(growing.sizes)
+        step.call = FusedOperatorCall(call, before, after, own.name)
+        return step
+
+    @property
+    def launches(self) -> int:
+        return len(self.call.bound(False).launches)
+
+    @property
+    def sources(self) -> list[str]:
+        return [kernel.source for kernel in self.call.bound(False).launches]
+
+    def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
+        operands = [values[i] for i in self.inputs]
+        results = apply(self.call, operands, self.scalars.given(numbers))
+        if len(self.outputs) == 1:
+            results = [results]
+        values.update(zip(self.outputs, results, strict=True))

@@ -11,16 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any, Final, final
 
-from netcl_core.cache import Memo
-from netcl_core.hardware.device import Device
-from netcl_core.jit.part_tracer import Part, PartTracer, facts_of
-from netcl_core.jit.program import Program, Rewritten
-from netcl_core.jit.resuming import give_values
-from netcl_core.runtime.stream import replaced, stream_of
-from netcl_core.tape.modes import enable_grad, is_grad_enabled, no_grad
-from netcl_core.tape.state import thread
-from netcl_core.tape.trace_node import INPUT, TraceNode
-from netcl_core.tape.traced_number import TracedNumber
+from netcl_core import Device, enable_grad, is_grad_enabled, no_grad
+from netcl_core.autograd import TraceNode
+from netcl_core.inspect.data import Memo
+from netcl_core.inspect.programs import INPUT, Program, Rewritten, TracedNumber, give_values
+from netcl_core.inspect.recorded import thread
+from netcl_core.inspect.streams import replaced, stream_of
+from netcl_plugin_fusion.part_tracer import Part, PartTracer, facts_of
 
 #: How many parts a function keeps; the least recently used one goes first.
 _MAX_PARTS: Final = 256
@@ -94,11 +91,9 @@ class Parts:
     with other ops at each call, or with hardly any op between two places that need data.
     """
 
-    def __init__(self) -> None:
-        self.clear()
+    trial = staticmethod(Timing)
 
-    def clear(self) -> None:
-        """Forget all parts."""
+    def __init__(self) -> None:
         self._parts: Memo[Any, Part] = Memo(_MAX_PARTS)
         self._first: Part | None = None
         self._credit = _CREDIT

@@ -5,23 +5,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
-from netcl_core.codegen.generation import Needs
-from netcl_core.codegen.inline import Inline, Slots
-from netcl_core.codegen.lowering import Plan
-from netcl_core.dtypes import DTYPES
-from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.ops.residuals import is_given_away
-from netcl_core.runtime.kernels import Bound, Spec
-from netcl_core.runtime.recording import check_data
-from netcl_core.runtime.stream import stream_of
-from netcl_core.tape.apply import Layouts, apply
-from netcl_core.tape.computations import run_plan
-from netcl_core.tape.node import Node
-from netcl_core.tape.recorded_gradients import recomputed_gradients
-from netcl_core.tape.region_call import RegionCall, plan_gradients
-from netcl_core.tensors.tensor import Tensor
+from netcl_core import DTYPES, Bound, Spec, Tensor
+from netcl_core.autograd import Geometry, Node, Slots, check_data
+from netcl_core.inspect.recorded import (
+    OperatorCall,
+    RegionCall,
+    apply,
+    is_given_away,
+    plan_gradients,
+    recomputed_gradients,
+    run_plan,
+)
+from netcl_core.inspect.sources import Plan
+from netcl_core.inspect.streams import stream_of
+from netcl_plugin_fusion.inline import FilledSlots, Inline
+
+Needs: TypeAlias = tuple[bool, ...]
 
 
 @final
@@ -117,11 +118,11 @@ class FusedOperatorCall:
             results, kept = tuple(range(end - len(self.results), end)), 0 if keep else None
             first = self._scalars_before
             epilogue = Inline("epilogue", plan, places, first, value, results, kept)
-        return Slots(prologue, epilogue)
+        return FilledSlots(prologue, epilogue)
 
     # -- running ---------------------------------------------------------------------
 
-    def reading(self, layouts: Layouts) -> FusedOperatorCall:
+    def reading(self, layouts: Sequence[Geometry | None]) -> FusedOperatorCall:
         """Itself, which gets all operands in C order."""
         return self
 

@@ -13,17 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from netcl_core.hardware.device import Device
-from netcl_core.jit.program import Program
-from netcl_core.plugins.registry import registry
-from netcl_core.runtime.geometry import Geometry, dense
-from netcl_core.tape.modes import is_grad_enabled
-from netcl_core.tape.node import Node, user_frame
-from netcl_core.tape.state import process, thread
-from netcl_core.tape.trace_node import INPUT, TraceNode
-from netcl_core.tape.traced_number import TracedNumber
-from netcl_core.tape.tracing import owner_of
-from netcl_core.tensors.random_state import random_state
+from netcl_core import Device, is_grad_enabled, random_state
+from netcl_core.autograd import Geometry, Node, TraceNode
+from netcl_core.inspect.data import dense
+from netcl_core.inspect.programs import INPUT, Program, TracedNumber, owner_of
+from netcl_core.inspect.recorded import thread, user_frame
+from netcl_core.plugins.protocol import registry
 
 #: How many nodes a part has at most.
 _MANY: Final = 512
@@ -190,9 +185,8 @@ class PartTracer:
         self, call: Any, operands: Sequence[Any], scalars: Sequence[Any], attrs: Any = None
     ) -> Any:
         """Take down a call; None: it is to be run, not traced."""
-        grad = thread.grad
         if (
-            self.grad != (process.grad if grad is None else grad)
+            self.grad != is_grad_enabled()
             or thread.tape is not self.tape
             or len(self.nodes) >= _MANY
             or call.results is None

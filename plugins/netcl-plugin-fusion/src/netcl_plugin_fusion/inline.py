@@ -8,30 +8,35 @@ template's own that is made of primitives (`inlined`), which have the formula th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from netcl_core.codegen.emit import OpenCLPrinter, SlotAccess, dialect_of
-from netcl_core.codegen.generation import load_text, number, store_text
-from netcl_core.codegen.layout import Layout, Shape, collapse
-from netcl_core.codegen.lowering import Plan
-from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.codegen.region import (
+from netcl_core import DTYPES, Device, Spec
+from netcl_core.autograd import AutogradPrimitive, Slots
+from netcl_core.inspect.data import Shape, category_of_scalar
+from netcl_core.inspect.sources import (
     KernelProgram,
+    Layout,
+    OpenCLPrinter,
+    Plan,
     PrimitiveStep,
     Ref,
     Region,
     Signature,
+    SlotAccess,
     Types,
+    collapse,
+    dialect_of,
     forward_program,
+    load_text,
+    number,
+    render,
+    store_text,
 )
-from netcl_core.dtypes import DTYPES, category_of_scalar
-from netcl_core.hardware.device import Device
-from netcl_core.runtime.kernels import Arg, Spec
-from netcl_core.runtime.rendering import render
 
+Arg: TypeAlias = tuple[str, Any]
 _TEMPLATE: Final = "core/kernels/inline.cl.j2"
 #: A kernel argument with its declaration.
 Parameter: TypeAlias = tuple[Arg, str]
@@ -202,7 +207,7 @@ def inlined(
     attrs: Mapping[str, float],
     value: int | None = None,
 ) -> Inline:
-    """A C function of primitives that a template calls, for `Slots.functions`.
+    """A C function of primitives that a template calls, for `with_functions`.
 
     >>> rising = ag.AutogradPrimitive("rising", lambda x, _: f"exp({x[0]})", None, arity=1)
     >>> x = nc.Spec((8,), "float32")
@@ -254,26 +259,16 @@ def fits(shapes: Sequence[Shape], shape: Shape, stretch: int) -> bool:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Slots:
-    """What an implementation renders into its kernel: a prologue and an epilogue, or neither.
-
-    >>> ag.Slots().prologue is None, ag.Slots().epilogue is None
-    (True, True)
-
-    A plan may add `functions` of its own (`ag.inlined`).
-    """
+class FilledSlots(Slots):
+    """A prologue and an epilogue, or one of them, and `functions` of a plan's own (`inlined`)."""
 
     prologue: Inline | None = None
     epilogue: Inline | None = None
     functions: tuple[Inline, ...] = ()
 
-    def _inlines(self) -> Iterable[Inline]:
+    def _inlines(self) -> list[Inline]:
         slots = [slot for slot in (self.prologue, self.epilogue) if slot is not None]
         return [*slots, *self.functions]
-
-    @property
-    def _empty(self) -> bool:
-        return self.prologue is self.epilogue is None and not self.functions
 
     @property
     def scalars(self) -> tuple[str, ...]:
@@ -289,46 +284,35 @@ class Slots:
     def numbers(self) -> list[Parameter]:
         """The scalars of each call and the constants of both, with their declarations."""
         inlines = list(self._inlines())
-        scalars = [each for inline in inlines for each in inline.scalars]
-        return scalars + [each for inline in inlines for each in inline.numbers]
+        scalars = [scalar for inline in inlines for scalar in inline.scalars]
+        return scalars + [number for inline in inlines for number in inline.numbers]
 
     def context(self, width: int, aligned: bool = False) -> dict[str, Any]:
-        """What a template needs.
-
-        `slot_functions` stand above the kernel, `slot_buffers` and `slot_numbers` in its
-        parameter list after its own buffers; `prologue` and `epilogue` (None: the kernel
-        reads in0 and writes out0 itself) have `call(width, index, value)`, and so has each of the
-        functions, by its name.
-        """
-        if self._empty:  # the usual case, without a detour
-            return dict(_NO_CONTEXT)
+        """What a template needs."""
         widths = (1, width) if width > 1 else (1,)
-        functions = [each.definition(w, aligned) for each in self._inlines() for w in widths]
+        functions = [inline.definition(w, aligned) for inline in self._inlines() for w in widths]
         return {
             "slot_functions": "\n".join(functions),
             "slot_buffers": tuple([text for _, text in self.buffers]),
             "slot_numbers": tuple([text for _, text in self.numbers]),
             "prologue": None if self.prologue is None else self.prologue.caller,
             "epilogue": None if self.epilogue is None else self.epilogue.caller,
-            **{each.name: each.caller for each in self.functions},
+            **{function.name: function.caller for function in self.functions},
         }
 
     def args(self, buffers: Sequence[Arg], numbers: Sequence[Arg]) -> tuple[Arg, ...]:
-        """A kernel's arguments: its own buffers, those of the slots, the slots' and its numbers.
-
-        Of its own buffers the input that the prologue replaces and the output that the
-        epilogue writes are left out.
-        """
-        if self._empty:
-            return (*buffers, *numbers)
+        """A kernel's arguments, without what the prologue replaces and the epilogue writes."""
         replaced = [("in", 0)] if self.prologue is not None else []
         replaced += [("out", 0)] if self.epilogue is not None else []
         own = [arg for arg in buffers if arg not in replaced]
         slots = [arg for arg, _ in self.buffers]
         return (*own, *slots, *(arg for arg, _ in self.numbers), *numbers)
 
+    def split(self) -> tuple[Slots, Slots]:
+        """Those of a first launch and of a last one."""
+        return FilledSlots(prologue=self.prologue), FilledSlots(epilogue=self.epilogue)
 
-NO_SLOTS: Final = Slots()
-_NO_CONTEXT: Final[Mapping[str, Any]] = {
-    "slot_functions": "", "slot_buffers": (), "slot_numbers": (), "prologue": None, "epilogue": None
-}  # fmt: skip
+
+def with_functions(slots: Slots, *functions: Inline) -> Slots:
+    """A request's slots with functions of a plan's own."""
+    return FilledSlots(slots.prologue, slots.epilogue, functions)

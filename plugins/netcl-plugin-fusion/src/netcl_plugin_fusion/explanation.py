@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
-from netcl_core.codegen.lowering import Plan
-from netcl_core.dtypes import DTYPES
-from netcl_core.jit.partition import is_fusible
-from netcl_core.jit.program import Program
-from netcl_core.jit.steps import (
+from netcl_core import DTYPES
+from netcl_core.inspect.programs import (
     DetachStep,
-    Executable,
-    FusedOperatorStep,
+    Jitted,
     OperatorStep,
     PickStep,
+    Program,
     RegionStep,
+    Step,
+    TraceBreak,
+    entry_of,
+    is_fusible,
+    name_of,
+    unfused,
 )
-from netcl_core.tape.node import describe_frame as where
-from netcl_core.tape.trace_node import TraceBreak
+from netcl_core.inspect.recorded import describe_frame as where
+from netcl_core.inspect.recorded import thread
+from netcl_core.inspect.sources import Plan
+from netcl_plugin_fusion.neighbours import FusedOperatorStep
 
 
 @final
@@ -38,23 +43,12 @@ class Lowered:
 
 def lower(program: Program) -> Lowered:
     """The sources of a program."""
-    forward = [text for step in program.steps for text in forward_sources(step)]
+    forward = [text for step in program.steps for text in step.sources]
     backward = [text for step in reversed(program.steps) for text in backward_sources(step)]
     return Lowered("\n".join(forward), "\n".join(backward), program.launches)
 
 
-def forward_sources(step: Executable) -> list[str]:
-    """The rendered kernels of a step's forward."""
-    if isinstance(step, RegionStep):
-        return [step.call.plan.forward.generated.text]
-    if isinstance(step, FusedOperatorStep):
-        return [kernel.source for kernel in step.call.bound(False).launches]
-    if isinstance(step, OperatorStep):
-        return [kernel.source for kernel in step.call.launched]
-    return []
-
-
-def backward_sources(step: Executable) -> list[str]:
+def backward_sources(step: Step) -> list[str]:
     """The rendered backward kernel of a region, for all its floating inputs."""
     if isinstance(step, FusedOperatorStep):
         groups = (step.call.after, step.call.before)
@@ -90,7 +84,7 @@ def skipped(program: Program) -> TraceBreak | None:
     return None
 
 
-def why_alone(step: Executable) -> str | None:
+def why_alone(step: Step) -> str | None:
     """Why a step stands by itself; None if it is a fused region or launches nothing."""
     if isinstance(step, RegionStep):
         return None if is_fusible(step.unit.nodes[0]) else "its primitive is not fusible"
@@ -101,7 +95,7 @@ def why_alone(step: Executable) -> str | None:
     return "it is a structured op without a slot for neighbours"
 
 
-def _has_slots(step: Executable) -> bool:
+def _has_slots(step: Step) -> bool:
     """Whether some implementation of a structured op takes neighbours into its kernel."""
     assert isinstance(step, OperatorStep)  # others hold theirs
     offered = (offer.item for offer in step.call.operator.offers())
@@ -111,7 +105,7 @@ def _has_slots(step: Executable) -> bool:
     )
 
 
-def _splits(step: Executable, program: Program) -> bool:
+def _splits(step: Step, program: Program) -> bool:
     """Whether elementwise regions stand on both sides of a step."""
     own = step.unit.nodes[-1].number
     before = {x.number for x in step.unit.inputs}
@@ -120,34 +114,28 @@ def _splits(step: Executable, program: Program) -> bool:
     return feeds and any(x.number == own for unit in regions for x in unit.inputs)
 
 
-def describe(
-    function: Callable[..., Any],
-    program: Program | None,
-    reason: TraceBreak | None,
-    policy: str = "",
-    parts: Iterable[Program] | None = None,
-    verdict: str | None = None,
-) -> str:
-    """The text of `.explain()`, under the amp policy of a name.
-
-    `parts` are those of a function without a program; None: it has none either. `verdict` says
-    why they are not used.
-    """
-    name = getattr(function, "__qualname__", repr(function))
-    name += f" under the amp policy {policy}" if policy else ""
+def explain(jitted: Jitted, args: Any, kwargs: Any) -> str:
+    """The text of `jitted.explain(...)`."""
+    policy = "" if thread.amp is None else f" under the amp policy {thread.amp.policy.name}"
+    try:
+        entry = entry_of(jitted, args, kwargs)
+    except TraceBreak as broken:
+        return unfused(jitted, broken, policy)
+    program, reason = entry.program, entry.reason
     if program is None:
         assert reason is not None  # there is either a program or a reason
-        why = f"  {reason.op} at {where(reason.frame)}: {reason.reason}"
-        if parts is None or verdict is not None:
-            text = f"{name}: not fused, it runs op by op\n{why}"
+        verdict = None if entry.trial is None else entry.trial.verdict
+        if not entry.in_parts or verdict is not None:
+            text = unfused(jitted, reason, policy)
             return text if verdict is None else f"{text}\n  parts do not pay: {verdict}"
-        lines = [f"{name}: not fused as a whole, it runs in parts between such places", why]
-        for part in parts:
+        text = "not fused as a whole, it runs in parts between such places"
+        lines = [f"{name_of(jitted)}{policy}: {text}", f"  {reason.told}"]
+        for part in jitted.parts or ():
             lines.append(f"a part: {part.trace.written} ops in {part.launches} forward launches")
             lines += _steps(part)
         return "\n".join(lines)
     count = program.trace.written
-    lines = [f"{name}: {count} ops in {program.launches} forward launches"]
+    lines = [f"{name_of(jitted)}{policy}: {count} ops in {program.launches} forward launches"]
     lines += _steps(program)
     lines += [f"  {line}" for line in _near_misses(program)]
     return "\n".join(lines)
@@ -170,7 +158,7 @@ def _near_misses(program: Program) -> Iterator[str]:
             yield f"   at {where(miss.root.frame)}"
 
 
-def _told(number: int, step: Executable) -> list[str]:
+def _told(number: int, step: Step) -> list[str]:
     shapes = ", ".join(f"{x.dtype}{list(x.shape)}" for x in step.unit.inputs)
     outputs = ", ".join(f"{x.dtype}{list(x.shape)}" for x in step.unit.outputs)
     what = "op" if isinstance(step, OperatorStep) else "one kernel"

@@ -1,0 +1,27 @@
+"""The plugin fusion: what `ag.jit_compile` fuses beyond chains of elementwise ops.
+
+`neighbours` and `fused_operator` move chains into the kernels of structured ops beside them,
+`parts` and `part_tracer` fuse what lies between two places where a function needs data, and
+`explanation` tells what was fused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netcl_core import hookimpl
+
+
+class FusionPlugin:
+    """Registers the namespace `fusion`, which the compiler asks."""
+
+    @hookimpl
+    def netcl_register_namespaces(self, registry: Any) -> None:
+        registry.add("fusion", "netcl_plugin_fusion.api")
+
+    @hookimpl
+    def netcl_conformance_cases(self, op: str) -> Any:
+        return "a namespace of the compiler; what it fuses is checked with the ops of plugins"
+
+
+plugin = FusionPlugin()
