@@ -195,8 +195,8 @@ SETTINGS: dict[str, Setting] = {
             "",
             _lock,
             "The lock file to hold what is installed against. Empty: the nearest `netcl.lock` in "
-            "or above the working directory. `0` (in the file `false`): none. In the file it counts "
-            "only where nothing asks for a strict lock.",
+            "or above the working directory. `0` (in the file `false`): none. In the file it "
+            "counts only where nothing asks for a strict lock.",
         ),
         Setting(
             "lock-strict",
