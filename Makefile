@@ -63,6 +63,8 @@ $(STAMPS)/python:
 $(STAMPS)/runtime: $(STAMPS)/python $(PROJECTS)
 	$(PIP) hatchling editables
 	$(PIP) --no-build-isolation -e '.[cpu]' $(addprefix -e ./,$(PLUGINS))
+	@# A check can write no byte code: without any, each of its processes compiles for 3 s.
+	@$(BIN)/python -m compileall -q -j 2 netcl_core plugins/*/src $(VENV)/lib || true
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/runtime

@@ -195,7 +195,8 @@ SETTINGS: dict[str, Setting] = {
             "",
             _lock,
             "The lock file to hold what is installed against. Empty: the nearest `netcl.lock` in "
-            "or above the working directory. `0` (in the file `false`): none.",
+            "or above the working directory. `0` (in the file `false`): none. In the file it "
+            "counts only where nothing asks for a strict lock.",
         ),
         Setting(
             "lock-strict",
@@ -304,10 +305,15 @@ def _working() -> str:
         return Path(__file__).anchor
 
 
+def by_variable(name: str) -> bool:
+    """Whether a setting comes from its environment variable."""
+    return SETTINGS[name].variable in os.environ
+
+
 def base_of(name: str) -> Path:
     """The folder from which a path in a setting counts: that of its file, or the working one."""
     here = working_folder()
-    if SETTINGS[name].variable in os.environ:
+    if by_variable(name):
         return here
     path, table = settings_file(str(here))
     return path.parent if name in table else here

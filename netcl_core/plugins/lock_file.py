@@ -85,10 +85,25 @@ def lock_file() -> Path | None:
     """
     if _required:
         return _required[0].path
-    given: str | None = config.get("lock")
-    if given is None:
+    if switched_off():
         return None
+    given: str | None = config.get("lock")
     return config.base_of("lock") / given if given else nearest_lock_file()
+
+
+def switched_off() -> bool:
+    """Whether no lock is to hold.
+
+    A variable is the caller's word. A settings file is whatever lies nearest, so what it says
+    counts only where nothing asks for a strict lock.
+    """
+    if config.get("lock") is not None:
+        return False
+    if config.by_variable("lock"):
+        return True
+    nearest = nearest_lock_file()
+    strict = config.get("lock-strict") or config.get("plugins-strict")
+    return not (strict or (nearest is not None and _says_strict(nearest)))
 
 
 def nearest_lock_file() -> Path | None:

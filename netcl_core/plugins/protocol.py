@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from netcl_core.plugins.lock_file import lock_is_strict as lock_is_strict
     from netcl_core.plugins.lock_file import nearest_lock_file as nearest_lock_file
     from netcl_core.plugins.lock_file import read_lock as read_lock
+    from netcl_core.plugins.lock_file import switched_off as switched_off
     from netcl_core.plugins.names import reserved as reserved
     from netcl_core.plugins.plugin import CORE_PREFIX as CORE_PREFIX
     from netcl_core.plugins.plugin import MANIFEST as MANIFEST
@@ -78,7 +79,9 @@ _NAMES: Final = {
     "plugins.finder": "Finder finder",
     "plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",
     "plugins.loading": "implementing known load_installed rehearse withdraw",
-    "plugins.lock_file": ("LOCK_FILE lock_file lock_is_strict nearest_lock_file read_lock"),
+    "plugins.lock_file": (
+        "LOCK_FILE lock_file lock_is_strict nearest_lock_file read_lock switched_off"
+    ),
     "plugins.names": "reserved",
     "plugins.plugin": "CORE_PREFIX MANIFEST PLUGINS PRIMITIVES Plugin",
     "plugins.registry": "USER USER_PRIORITY Row registry winner_of",

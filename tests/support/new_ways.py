@@ -224,3 +224,62 @@ def _(place: Place) -> None:
     with (place.folder / INFO / "RECORD").open("a") as record:
         record.write("/etc/passwd,,\n../../../../../../../etc/passwd,,\n")
     place.edit(CODE_FILE, "factor = 7", "factor = 8")
+
+
+# -- twins of what is locked, and settings that say there is no lock ---------------------------
+
+_adds("NP505", "a package beside a module of its name", "c_short/__init__.py", SHORT.format(12))
+_adds("NP505", "a library beside a module of its name", "c_short.abi3.so")
+_adds("NP505", "an installation that says that it is a link", f"{INFO}/direct_url.json",
+      '{"url": "file:///nowhere", "dir_info": {"editable": true}}')  # fmt: skip
+
+
+@way("NP505", "an edit, and settings that say that there is no lock")
+def _(place: Place) -> None:
+    (place.work / "pyproject.toml").write_text("[tool.netcl]\nlock = false\n")
+    place.edit(CODE_FILE, "factor = 7", "factor = 8")
+
+
+def _twin(code: str, name: str, info: str) -> None:
+    """Metadata of the same name and version, whose entry point leads to another module."""
+
+    @way(code, name)
+    def copy(place: Place) -> None:
+        other = place.folder / info
+        shutil.copytree(place.folder / INFO, other)
+        (other / "entry_points.txt").unlink()
+        points = "[netcl_core.plugins]\nc_rich = twin:plugin\n"
+        (other / "entry_points.txt").write_text(points)
+        (place.folder / "twin.py").write_text(RICH.format(8))
+
+
+_twin("NP505", "metadata of another spelling", "Netcl.Plugin.C_Rich-1.0.dist-info")
+_twin("", "metadata in a folder that comes first", "AAA-1.0.dist-info")
+
+
+@way("NP505", "an egg in front")
+def _(place: Place) -> Variables:
+    egg = place.home / "netcl_plugin_c_rich-1.0.egg"
+    (egg / "EGG-INFO").mkdir(parents=True)
+    facts = "Metadata-Version: 2.1\nName: netcl-plugin-c-rich\nVersion: 1.0\n"
+    (egg / "EGG-INFO" / "PKG-INFO").write_text(facts)
+    (egg / "EGG-INFO" / "entry_points.txt").write_text(
+        "[netcl_core.plugins]\nc_rich = twin:plugin\n"
+    )
+    (egg / "twin.py").write_text(RICH.format(8))
+    return {"in_front": str(egg)}
+
+
+@way("NP505", "no RECORD")
+def _(place: Place) -> None:
+    (place.folder / INFO / "RECORD").unlink()
+
+
+@way("NP501", "a lock of deep tables")
+def _(place: Place) -> None:
+    place.lock.write_text("[" * 200_000)
+
+
+@way("NP501", "a lock with a number without an end")
+def _(place: Place) -> None:
+    place.lock.write_text('{"schema": ' + "9" * 10_000 + "}")

@@ -46,6 +46,8 @@ HOSTILE = {
     "recursion": ("float f(float y) { return f(y); }", "", "f"),
     "a built-in's name": ("int select(int n) { return n; }", "", "select"),
     "a name of ours": ("", "int netcl_at = 1;", "netcl_at"),
+    "an array by a constant's name": ("", "float M_X[4]; *(M_X + 1000000) = 1;", "M_X"),
+    "a constant that no device has": ("", "int SINT_MIN = 1;", "SINT_MIN"),
     "no end": ("/*", "", "/"),
     "another alphabet": ("int \u0441os = 1;", "", "\u0441"),
 }
@@ -99,6 +101,11 @@ MORE = {
     "many values": ("", f"x[0] = {'1 + ' * 9999}1;"),
     "many signs": ("", f"x[0] = {'- ' * 9999}1;"),
     "many statements": ("", "x[0] = n + n;" * 9999),
+    "many long functions": ("", "x[0] = pow(lgamma(tgamma(x[0])), x[1]);" * 600),
+    "a buffer by a constant's name": (
+        f"{KERNEL} void f1(__global float *M_X) {{ *(M_X + 1000000) = 1; }}",
+        "",
+    ),
     "many rounds": ("", "\n#pragma unroll 100000\nwhile (x[0] < n) x[0] += 1;"),
     "many rounds of many": ("", "\n#pragma unroll\nwhile (x[0] < n)" * 5 + "x[0] += 1;"),
     "functions that double": (

@@ -15,6 +15,7 @@ from typing import Final, final
 
 from netcl_core import __version__, config
 from netcl_core.plugins.protocol import canonical
+from netcl_market import scanning
 from netcl_market.finding import Distribution, find
 from netcl_market.requirements import CORE
 
@@ -139,7 +140,9 @@ class Installed:
         of = self.source.handle.locate_file
         tops = sorted({name.partition("/")[0] for name in rows})
         own = [top for top in tops if f"{top}/__init__.py" in rows or top in self._data]
-        files = [name for name in sorted(rows) if name.partition("/")[0] not in own]
+        # What its metadata were read from, too: a copy of them may name another module.
+        named = {*rows, *scanning.own_files(self.source.handle)}
+        files = [name for name in sorted(named) if name.partition("/")[0] not in own]
         return Places(*(tuple((name, str(of(name))) for name in names) for names in (own, files)))
 
     @property

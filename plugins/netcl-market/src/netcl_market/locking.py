@@ -17,6 +17,7 @@ from netcl_core.plugins.protocol import (
     lock_file,
     lock_is_strict,
     registry,
+    switched_off,
     tell,
 )
 from netcl_market.failures import FAILURES, plugin_error
@@ -125,7 +126,7 @@ def verdict(installed: Iterable[Distribution]) -> LockFit | None:
     path = lock_file()
     if path is None:
         signed = config.get("trust") == "signed"
-        if not signed and (config.get("lock") is None or not config.get("lock-strict")):
+        if not signed and (switched_off() or not config.get("lock-strict")):
             return None
         why = 'NETCL_TRUST is "signed"' if signed else "NETCL_LOCK_STRICT is set"
         text = f"NP501: {why}, and there is no {LOCK_FILE} in or above this folder"

@@ -153,6 +153,15 @@ def location(handle: Any) -> str:
     return str(getattr(handle, "_path", None) or handle.locate_file(""))
 
 
+def own_files(handle: Any) -> list[str]:
+    """The files of a distribution that say what it is and brings, named as in RECORD."""
+    if not isinstance(handle, Folder):
+        return []
+    folder = os.path.basename(location(handle))  # noqa: PTH119 - as above
+    names = ("METADATA", "entry_points.txt")
+    return [f"{folder}/{name}" for name in names if os.path.isfile(handle.place(name))]  # noqa: PTH113
+
+
 def _name(handle: Any) -> str:
     """The name that the folder of the metadata says, as importlib-metadata looks for it."""
     parts = re.split(r"[\\/]", location(handle).rstrip("\\/"))

@@ -10,6 +10,7 @@ from netcl_plugin_data_kernels.settled import Writes, is_clean
 from netcl_plugin_data_kernels.vocabulary import (
     ATOMIC,
     CONSTANT,
+    LONG,
     POINTING,
     QUALIFIERS,
     STATEMENTS,
@@ -36,6 +37,8 @@ _LONG: Final = 200
 _VALUES: Final = 2000
 #: Those of a source, where each call and each round of an unrolled loop is a copy.
 _SIZE: Final = 20_000
+#: As how many a function counts that is long in machine code.
+_OF_LONG: Final = 10
 #: How functions begin at which the work-items of a group wait for each other.
 WAITING: Final = ("barrier", "work_group_", "sub_group_")
 #: What a kernel on a CPU may do with pointers.
@@ -318,6 +321,7 @@ class ExpressionReader(DeclarationReader):
             self.pointed(0 if ATOMIC.fullmatch(name) else -1)
         elif is_function(name):
             self.waits |= name.startswith(WAITING)
+            self.weigh(_OF_LONG if name in LONG else 0)
             if self._threes and name.startswith("as_") and name[-1].isdigit():
                 self.refuse("no change of width beside vectors of three numbers", token)
             self.arguments()

@@ -19,6 +19,7 @@ from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionRead
 from netcl_plugin_data_kernels.settled import is_clean
 from netcl_plugin_data_kernels.vocabulary import (
     BYTES,
+    CONSTANT,
     KERNEL,
     LIBRARY,
     QUALIFIERS,
@@ -92,6 +93,8 @@ class _Reader(ExpressionReader):
         token = self.now
         text = self.take()
         taken = text in STATEMENTS or text in TYPES or text in QUALIFIERS
+        # A constant's name is read as a number, also where the device has no such constant.
+        taken = taken or CONSTANT.fullmatch(text) is not None
         if token.kind != "word" or taken or text[0] == "_" or text[:6] == "netcl_":
             self.refuse("a name of its own", token)
         return text

@@ -78,6 +78,8 @@ _FAMILIES: Final = (
     r"(sub|work)_group_((reduce|scan_inclusive|scan_exclusive)_(add|min|max)|broadcast|all|any)",
 )
 _FUNCTION: Final = re.compile("|".join([*f"{_MATH} {_OTHERS}".split(), *_FAMILIES]))
+#: Functions that are long in machine code: thousands of them keep a compiler busy for minutes.
+LONG: Final = words(_MATH)
 #: What a work-item may ask of itself and its group.
 ASKING: Final = re.compile(_FAMILIES[4])
 #: What compilers and runtimes call by themselves; a kernel of this name would be called instead.

@@ -19,6 +19,7 @@ from tempfile import mkdtemp
 from typing import IO, Any, Final, final
 
 from netcl_market import child_processes
+from netcl_market.patience import Patience
 from netcl_market.probe import ended
 
 from netcl_core import config, errors
@@ -50,7 +51,8 @@ child.main(given)
 _COMPILER: Final = "netcl-plugin-fusion"
 
 
-#: For how many seconds nothing may be heard of a child, and how long it may take in all.
+#: For how many seconds nothing may be heard of a child, those not counted in which it waits for a
+#: processor, and how long it may take in all.
 PATIENCE: Final = 120.0
 _SECONDS: Final = 4 * 3600.0
 
@@ -93,7 +95,6 @@ class Conversation:
         self.done = False
         self._progress = progress
         self._last: tuple[str, ...] = (CHECKING, _START)
-        self.heard = time.monotonic()
 
     @property
     def loading(self) -> bool:
@@ -110,11 +111,12 @@ class Conversation:
         """Whether it has said nothing yet."""
         return self._last == (CHECKING, _START)
 
-    def take(self, lines: Iterator[str]) -> None:
-        """Note new lines."""
+    def take(self, lines: Iterator[str]) -> bool:
+        """Note new lines; whether there were any."""
+        heard = False
         for line in lines:
             kind, *data = json.loads(line)
-            self.heard = time.monotonic()
+            heard = True
             if kind == FOUND:
                 self._note(*data)
             elif kind == ERROR:
@@ -125,6 +127,7 @@ class Conversation:
                 self._last = (kind, *map(str, data))
                 done, total = data[1:] if kind == CHECKING else (0, 1)
                 self._progress(data[0] if kind == CHECKING else f"loading {data[0]}", done, total)
+        return heard
 
     def _note(self, part: str, row: Any) -> None:
         self.parts.setdefault(part, []).append(row)
@@ -211,15 +214,17 @@ def _converse(
     Nothing that it started outlives it.
     """
     begun = time.monotonic()
+    left = Patience(child.pid, patience)
     with lines.open(encoding="utf-8") as file:
         try:
             while child.poll() is None:
-                said.take(_whole(file))
+                if said.take(_whole(file)):
+                    left.renew()
                 if said.over:
                     break
                 if time.monotonic() - begun > _SECONDS:
                     return said.death(True, f"it took more than {_SECONDS:g} s")
-                if time.monotonic() - said.heard > patience:
+                if left.over():
                     return said.death(True, f"nothing was heard of it for {patience:g} s")
                 time.sleep(_POLL)
             said.take(_whole(file))

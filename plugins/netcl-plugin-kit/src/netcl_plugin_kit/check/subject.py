@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, final
 
 import importlib_metadata
-from netcl_market.finding import Distribution, distributions
+from netcl_market.finding import GROUPS, Distribution, distributions
 from netcl_market.installed import is_editable
 from netcl_market.manifests import locate
 from netcl_market.requirements import CORE
@@ -125,21 +125,24 @@ def find(name: str, packed: Sequence[str] | None = None, project: str = "") -> S
 
 
 def needed(name: str, path: Sequence[str]) -> list[str]:
-    """A distribution and what it requires, for its tests too, as far as it is on a path.
+    """A distribution and the plugins that it requires, for its tests too, if they are on a path.
 
     What is named here is all that a plugin may count on.
     """
-    found: dict[str, str] = {}
+    seen: set[str] = set()
+    plugins = []
     waiting: list[tuple[str, Sequence[str]]] = [(name, _FOR_TESTS)]
     while waiting:
         wanted, extras = waiting.pop()
         handle = next(iter(importlib_metadata.distributions(name=wanted, path=list(path))), None)
-        if handle is None or canonical(wanted) in {*found, CORE}:
+        if handle is None or canonical(wanted) in {*seen, CORE}:
             continue
-        found[canonical(wanted)] = wanted
+        seen.add(canonical(wanted))
+        points = handle.read_text("entry_points.txt") or ""
+        plugins += [wanted] if any(group in points for group in GROUPS) else []
         for text in handle.requires or ():
             waiting += [(each, ("",)) for each in _required(text, extras)]
-    return [*found.values()]
+    return plugins
 
 
 def _required(text: str, extras: Sequence[str]) -> list[str]:

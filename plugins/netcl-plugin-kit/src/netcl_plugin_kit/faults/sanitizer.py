@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_market import child_processes
+from netcl_market.patience import Patience
 
 from netcl_core import config
 from netcl_core.inspect.data import Scratch
@@ -41,8 +42,10 @@ _SETTINGS: Final = {
     "OCLGRIND_NUM_THREADS": "1",
     "OCLGRIND_MAX_ERRORS": "100000000",
 }
-#: Seconds without news, which come with each call of an op, after which a simulator is ended.
+#: Seconds without news, which come with each call of an op, after which a simulator is ended, and
+#: those between two looks at it.
 _PATIENCE: Final = 100.0
+_LOOK: Final = 1.0
 MISSING: Final = (
     "oclgrind is not installed (pip install 'netcl-plugin-kit[check]', or Debian's oclgrind)"
 )
@@ -278,16 +281,20 @@ def _dialogue(child: subprocess.Popen[str], request: str) -> Iterator[dict[str, 
     with contextlib.suppress(BrokenPipeError):  # it ended at once: its output says why
         child.stdin.write(f"{request}\n")
         child.stdin.flush()
-    while True:
-        timer = threading.Timer(_PATIENCE, child.kill)
-        timer.start()
-        try:
-            line = child.stdout.readline()
-        finally:
-            timer.cancel()
-        if not line:
-            return
-        yield json.loads(line)
+    left, over = Patience(child.pid, _PATIENCE), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK):
+            if left.over():
+                child.kill()
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        for line in child.stdout:
+            left.renew()
+            yield json.loads(line)
+    finally:
+        over.set()
 
 
 def _last_words(errors: Path) -> str:

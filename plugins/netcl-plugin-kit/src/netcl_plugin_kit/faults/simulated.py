@@ -3,8 +3,8 @@
     python -m netcl_plugin_kit.faults.simulated < request
 
 The request is one line of JSON, which `sanitizer` writes; the answer is one line when a job
-begins, one before each call, and one when it ends, so that what a crash leaves behind names its
-job, and one that hangs is told from one that is slow.
+begins, one before each call and while kernels are launched, and one when it ends, so that what a
+crash leaves behind names its job, and one that hangs is told from one that is slow.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -57,6 +58,8 @@ _LARGEST: Final = 6_000
 _SAID: Final = 4000
 #: The buffers of one probe of a device, which frees them.
 _OF_A_PROBE: Final = 2
+#: Seconds between two lines that say that kernels are launched.
+_EVERY: Final = 5.0
 
 
 @final
@@ -70,6 +73,8 @@ class SimulatedStream(StreamWrapper):
     def __init__(self, inner: Stream, log: Path) -> None:
         super().__init__(inner)
         self.log = log
+        self.alive: Callable[[], None] = lambda: None
+        self._told = time.monotonic()
         self._held: list[Any] = []
         self._launches = 0
         self._seen = 0
@@ -102,6 +107,9 @@ class SimulatedStream(StreamWrapper):
             opencl_module().enqueue_copy(self.device.queue, buffer, filled)
 
     def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
+        if time.monotonic() - self._told > _EVERY:
+            self.alive()
+            self._told = time.monotonic()
         for other in _sized(launch):
             self.inner.launch(other, buffers, scalars)
         self.inner.launch(launch, buffers, scalars)
@@ -319,6 +327,7 @@ def main() -> None:
         scenarios = {str(each): each for each in table.scenarios}
         for number, job in enumerate(request["jobs"]):
             say(begin=number)
+            stream.alive = partial(say, alive=number)
             if job["op"] in scenarios:
                 found = run_scenario(scenarios[job["op"]], job["kind"], device, stream)
                 say(end=number, changed=0, **found)
@@ -334,7 +343,7 @@ def main() -> None:
                     device,
                     stream,
                     fault is not None,
-                    partial(say, alive=number),
+                    stream.alive,
                 )
             say(end=number, changed=len(faulty_stream.changed) if faulty_stream else 0, **result)
 
