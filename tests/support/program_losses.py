@@ -44,7 +44,7 @@ def recorded() -> dict[str, dict[str, list[float]]]:
 
 def table() -> Iterator[str]:
     """A row for each program: its first and its last number under both, and the distance."""
-    yield "| program | | numbers | first: PyTorch | netcl | last: PyTorch | netcl | farthest apart |"
+    yield "| program | | numbers | first: PyTorch | netcl | last: PyTorch | netcl | farthest |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, row in recorded().items():
         theirs, ours = row["pytorch"], row["netcl"]
