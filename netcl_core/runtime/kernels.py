@@ -82,7 +82,9 @@ class Kernel:
     >>> args = (("in", 0), ("out", 0), ("ulong", 8))
     >>> kernel = nc.Kernel("mine/copy.cl.j2", "copy", args, (8,))
 
-    `global_size` counts work-items and is a multiple of `local_size`. Without a local
+    `template` is the name of the template, `entry` that of the kernel in it, and `context` has the
+    variables that the template is rendered with. `global_size` counts work-items and is a
+    multiple of `local_size`. Without a local
     size a CPU gets groups of one item (it runs each on one core, in the kernel's own
     vectors), any other device what its driver chooses. `standard` is the OpenCL C that it is
     written in, as `-cl-std` names it; `rewrite` changes the program after the driver has compiled
@@ -181,6 +183,8 @@ class Bound:
 
     >>> nc.Bound(nc.default_device(), nc.Kernels(()), (), ()).launches
     []
+
+    `kernels` are those of one call, `inputs` and `outputs` the Specs of its tensors in order.
 
     A tensor without elements has no buffer; a kernel gets NULL for it and must not read it.
     """

@@ -38,6 +38,7 @@ class Optimizer:
         params: Tensors, pairs of a name and a tensor (as `model.named_parameters()` gives), or
             dicts with `params` and settings of their own.
         defaults: Settings of the groups that do not say otherwise.
+        more: More settings of the groups, by their names.
 
     An optimizer of your own has a `step`; what it keeps in `state` is saved and loaded:
 

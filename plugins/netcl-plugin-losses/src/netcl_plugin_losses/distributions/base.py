@@ -168,6 +168,10 @@ class Independent(Distribution):
     >>> d = nc.distributions.Independent(rows, 1)
     >>> d.batch_shape, d.event_shape, d.log_prob(nc.zeros(2, 3)).shape
     ((2,), (3,), (2,))
+
+    Args:
+        base_distribution: The distribution of what comes in.
+        reinterpreted_batch_ndims: How many of the last batch dimensions belong to an event.
     """
 
     def __init__(

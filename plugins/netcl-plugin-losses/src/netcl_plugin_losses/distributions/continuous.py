@@ -112,6 +112,9 @@ class Laplace(_Located):
     >>> d = nc.distributions.Laplace(nc.tensor(0.0), nc.tensor(1.0))
     >>> d.log_prob(nc.tensor(0.0)).exp().item(), d.variance.item()
     (0.5, 2.0)
+
+    Args:
+        scale: The width, positive, broadcast with the others.
     """
 
     def log_prob(self, value: Any) -> Any:
@@ -137,6 +140,9 @@ class Cauchy(_Located):
     >>> d = nc.distributions.Cauchy(nc.tensor(0.0), nc.tensor(1.0))
     >>> d.cdf(nc.tensor([0.0, 1.0])).numpy().round(4)
     array([0.5 , 0.75], dtype=float32)
+
+    Args:
+        scale: The width, positive, broadcast with the others.
     """
 
     def log_prob(self, value: Any) -> Any:
@@ -161,6 +167,10 @@ class Gumbel(_Located):
     >>> d = nc.distributions.Gumbel(nc.tensor(0.0), nc.tensor(1.0))
     >>> round(d.mean.item(), 4)
     0.5772
+
+    Args:
+        loc: The place, floating.
+        scale: The width, positive, broadcast with the others.
     """
 
     def log_prob(self, value: Any) -> Any:

@@ -73,6 +73,9 @@ class Bernoulli(_Discrete):
     >>> d = nc.distributions.Bernoulli(probs=nc.tensor([0.25]))
     >>> d.mean.tolist(), d.log_prob(nc.tensor([1.0])).exp().tolist()
     ([0.25], [0.25])
+
+    Args:
+        logits: their logarithms, or log-odds: one of the two is given.
     """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
@@ -103,6 +106,9 @@ class Geometric(_Discrete):
     >>> d = nc.distributions.Geometric(probs=nc.tensor(0.25))
     >>> d.mean.item(), round(d.log_prob(nc.tensor(1.0)).exp().item(), 4)
     (3.0, 0.1875)
+
+    Args:
+        logits: their logarithms, or log-odds: one of the two is given.
     """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
@@ -130,6 +136,9 @@ class Binomial(_Discrete):
     >>> d = nc.distributions.Binomial(4, probs=nc.tensor(0.25))
     >>> d.mean.item(), d.variance.item()
     (1.0, 0.75)
+
+    Args:
+        logits: their logarithms, or log-odds: one of the two is given.
     """
 
     def __init__(
@@ -226,6 +235,9 @@ class Categorical(_Outcomes):
     >>> policy = nc.distributions.Categorical(logits=nc.tensor([[0.0, 0.0]]))
     >>> policy.sample().shape, round(policy.entropy().item(), 4)
     ((1,), 0.6931)
+
+    Args:
+        probs: The probabilities, or
     """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
@@ -262,6 +274,9 @@ class OneHotCategorical(Categorical):
     >>> d = nc.distributions.OneHotCategorical(probs=nc.tensor([0.25, 0.75]))
     >>> d.mean.tolist(), d.sample().sum().item()
     ([0.25, 0.75], 1.0)
+
+    Args:
+        logits: their logarithms, or log-odds: one of the two is given.
     """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
@@ -289,6 +304,9 @@ class Multinomial(_Outcomes):
     >>> d = nc.distributions.Multinomial(4, probs=nc.tensor([0.25, 0.75]))
     >>> d.mean.tolist(), d.sample().sum().item()
     ([1.0, 3.0], 4.0)
+
+    Args:
+        logits: their logarithms, or log-odds: one of the two is given.
     """
 
     def __init__(

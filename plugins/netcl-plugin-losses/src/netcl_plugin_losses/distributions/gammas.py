@@ -139,6 +139,9 @@ class Dirichlet(Distribution):
     >>> d = nc.distributions.Dirichlet(nc.tensor([1.0, 3.0]))
     >>> d.mean.tolist(), round(d.sample().sum().item(), 4)
     ([0.25, 0.75], 1.0)
+
+    Args:
+        concentration: The concentrations (..., K), positive.
     """
 
     has_rsample = True
@@ -184,6 +187,10 @@ class Beta(Distribution):
     >>> d = nc.distributions.Beta(nc.tensor(2.0), nc.tensor(6.0))
     >>> d.mean.item(), d.sample((3,)).shape
     (0.25, (3,))
+
+    Args:
+        concentration1: The first exponent, positive.
+        concentration0: The second one, broadcast with it.
     """
 
     has_rsample = True
@@ -227,6 +234,10 @@ class StudentT(Distribution):
     >>> d = nc.distributions.StudentT(nc.tensor(5.0))
     >>> d.mean.item(), round(d.variance.item(), 4)
     (0.0, 1.6667)
+
+    Args:
+        loc: The place, floating.
+        scale: The width, positive, broadcast with the others.
     """
 
     has_rsample = True

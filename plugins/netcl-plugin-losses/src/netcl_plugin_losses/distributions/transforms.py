@@ -112,6 +112,10 @@ class ComposeTransform(Transform):
     >>> to = T.ComposeTransform([T.AffineTransform(0.0, 2.0), T.ExpTransform()])
     >>> to(nc.tensor([0.5])).numpy().round(4)
     array([2.7183], dtype=float32)
+
+    Args:
+        parts: The transforms, the first one first.
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
 
     params = ("parts",)
@@ -156,6 +160,9 @@ class AffineTransform(Transform):
     >>> to = nc.distributions.AffineTransform(loc=1.0, scale=2.0)
     >>> to(nc.tensor([3.0])).tolist(), to.inv(nc.tensor([7.0])).tolist()
     ([7.0], [3.0])
+
+    Args:
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
 
     params = ("loc", "scale", "event_dim")
@@ -188,6 +195,9 @@ class ExpTransform(Transform):
 
     >>> nc.distributions.ExpTransform()(nc.tensor([0.0, 1.0])).numpy().round(4)
     array([1.    , 2.7183], dtype=float32)
+
+    Args:
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
 
     codomain = constraints.positive
@@ -208,6 +218,9 @@ class PowerTransform(Transform):
     >>> to = nc.distributions.PowerTransform(nc.tensor(2.0))
     >>> to(nc.tensor([3.0])).tolist(), to.inv(nc.tensor([9.0])).tolist()
     ([9.0], [3.0])
+
+    Args:
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
 
     params = ("exponent",)
@@ -232,6 +245,9 @@ class SigmoidTransform(Transform):
 
     >>> nc.distributions.SigmoidTransform()(nc.tensor([0.0, 2.0])).numpy().round(4)
     array([0.5   , 0.8808], dtype=float32)
+
+    Args:
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
 
     codomain = constraints.unit_interval
@@ -252,6 +268,9 @@ class TanhTransform(Transform):
 
     >>> nc.distributions.TanhTransform()(nc.tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 0.7616], dtype=float32)
+
+    Args:
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
 
     codomain = constraints.interval(-1.0, 1.0)
@@ -273,6 +292,10 @@ class TransformedDistribution(Distribution):
     >>> squashed = t.TransformedDistribution(t.Normal(0.0, 1.0), [t.TanhTransform()])
     >>> round(squashed.log_prob(nc.tensor(0.5)).item(), 4)
     -0.7821
+
+    Args:
+        base_distribution: The distribution of what comes in.
+        transforms: A transform or a list of them, the first one first.
     """
 
     def __init__(
