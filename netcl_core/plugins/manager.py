@@ -148,7 +148,7 @@ def absent(place: str, name: str, known: Iterable[str]) -> Any:
     Args:
         place: The namespace, as PyTorch calls it: `nn`, `nn.init`, `torch`.
         name: The name.
-        known: The namespace's names, of which near ones are proposed.
+        known: The namespace's names; near ones are proposed.
 
     Raises MissingNameError, with what to write instead where that is known.
     """

@@ -82,7 +82,7 @@ class Kernel:
     >>> args = (("in", 0), ("out", 0), ("ulong", 8))
     >>> kernel = nc.Kernel("mine/copy.cl.j2", "copy", args, (8,))
 
-    `template` is the name of the template, `entry` that of the kernel in it, and `context` has the
+    `template` is the name of the template, `entry` the name of the kernel in it, and `context` has the
     variables that the template is rendered with. `global_size` counts work-items and is a
     multiple of `local_size`. Without a local
     size a CPU gets groups of one item (it runs each on one core, in the kernel's own
@@ -184,7 +184,7 @@ class Bound:
     >>> nc.Bound(nc.default_device(), nc.Kernels(()), (), ()).launches
     []
 
-    `kernels` are those of one call, `inputs` and `outputs` the Specs of its tensors in order.
+    `kernels` are the launches of one call, `inputs` and `outputs` the Specs of its tensors in order.
 
     A tensor without elements has no buffer; a kernel gets NULL for it and must not read it.
     """

@@ -140,7 +140,7 @@ def value_and_grad(
 
     Args:
         argnums: The number of the argument, or a tuple of them.
-        has_aux: Whether the function gives a pair, the second of which is passed on.
+        has_aux: Whether the function gives a pair; its second part is passed on.
     """
     both = grad_and_value(func, argnums, has_aux)
     return lambda *args, **kwargs: both(*args, **kwargs)[::-1]
@@ -230,7 +230,7 @@ def jacfwd(
 
     Args:
         argnums: The number of the argument, or a tuple of them.
-        has_aux: Whether the function gives a pair, the second of which is passed on.
+        has_aux: Whether the function gives a pair; its second part is passed on.
         randomness: Has no effect.
     """
     return _jacobian(func, argnums, has_aux, "forward-mode")
