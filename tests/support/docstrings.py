@@ -23,8 +23,8 @@ PatternRegistrar PrimitiveRegistrar Tensor"""
 #: Their docstrings are made by code, or their errors come from a function that many share: they do
 #: not tell of them yet. A new name is no reason to add one here.
 SILENT: Final = """bmm broadcast_to cat constant_pad_nd diagonal dropout1d dropout2d dropout3d
-expand fft_c2c fft_c2r fft_r2c flatten linalg_pinv linalg_qr linalg_solve linalg_svd permute pixel_shuffle
-pixel_unshuffle repeat_interleave roll t transpose tril_indices triu_indices windows
+expand fft_c2c fft_c2r fft_r2c flatten linalg_pinv linalg_qr linalg_solve linalg_svd permute
+pixel_shuffle pixel_unshuffle repeat_interleave roll t transpose tril_indices triu_indices windows
 chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w
 hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p
 shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
