@@ -156,8 +156,8 @@ def _namespace(name: str) -> Any:
 
 
 def _module(name: str) -> Any:
-    """The module of a namespace, else one of PyTorch's names."""
-    if name == "random":
+    """The module of a namespace or of a package's, else one of PyTorch's names."""
+    if name in _MODULE_OF:
         return __getattr__(name)
     try:
         return _namespace(name)

@@ -119,6 +119,9 @@ def dtype_name(dtype: Any, who: str = "dtype") -> str:
     ('float32', 'int64')
 
     Raises DtypeError for dtypes that netcl does not have, complex and object included.
+
+    Args:
+        who: Who asks, for the message of an error.
     """
     if isinstance(dtype, str) and dtype in DTYPES:
         return DTYPES[dtype].name
@@ -180,6 +183,9 @@ def promote(arrays: Iterable[tuple[str, int]], scalars: Iterable[int] = ()) -> s
     `arrays` are pairs of dtype name and number of dimensions, `scalars` the
     categories of Python scalars. Tensors with dimensions come first; 0-d tensors
     and then Python scalars only count if their category is higher.
+
+    Raises:
+        DtypeError: Unless given at least one.
     """
     pairs = list(arrays)
     full = [name for name, ndim in pairs if ndim > 0]

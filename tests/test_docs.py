@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import broken
+import docstrings
 import examples
 import generate
 import matrix_page
@@ -202,6 +203,20 @@ def test_public_functions_and_classes_have_an_example(face: str) -> None:
     named = dict(examples.public(face))
     assert named
     assert [name for name, each in named.items() if ">>>" not in (inspect.getdoc(each) or "")] == []
+
+
+@pytest.mark.parametrize("face", [*FACES, *BROUGHT])
+def test_docstrings_name_arguments_and_errors(face: str) -> None:
+    known = docstrings.everything((*FACES, *BROUGHT))
+    assert list(docstrings.unnamed(face, known)) == []
+    silent = {name.rpartition(".")[2] for name in docstrings.unsaid(face)}
+    assert silent <= {*docstrings.SILENT.split()}
+
+
+def test_the_list_of_silent_docstrings_shrinks() -> None:
+    """What tells of its errors by now is no longer in the list."""
+    found = {name for face in (*FACES, *BROUGHT) for name in docstrings.unsaid(face)}
+    assert {name.rpartition(".")[2] for name in found} == {*docstrings.SILENT.split()}
 
 
 def test_every_op_has_its_section() -> None:

@@ -6,12 +6,13 @@ changed, and its numbers are compared with those that PyTorch gives.
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import program_losses
 import pytest
+from program_losses import CLOSE, PROGRAMS, numbers
 
 import netcl_core as nc
 
@@ -20,22 +21,9 @@ pytestmark = pytest.mark.turns(3)
 
 torch = pytest.importorskip("torch")
 
-PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
-#: How far a number may be from PyTorch's: both compute in float32, in another order.
-CLOSE = 2e-3
-
-
-def numbers(path: Path, source: str) -> list[float]:
-    names: dict[str, object] = {"__name__": path.stem}
-    exec(compile(source, str(path), "exec", dont_inherit=True), names)
-    return names["main"]()  # type: ignore[operator]
-
-
-@cache
-def expected(path: Path) -> list[float]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what PyTorch says of its own names
-        return numbers(path, path.read_text(encoding="utf-8"))
+expected = cache(program_losses.expected)
+#: How far a number of the record may be from those of another machine.
+CLOSE_TO_RECORD = 2 * CLOSE
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
@@ -49,3 +37,6 @@ def test_its_losses_follow_pytorchs(path: Path, either: nc.Device) -> None:
     found, right = numbers(path, changed), expected(path)
     assert len(found) == len(right) and np.isfinite(right).all()
     np.testing.assert_allclose(found, right, rtol=CLOSE, atol=CLOSE)
+    record = program_losses.recorded()[path.stem]
+    for name, now in (("pytorch", right), ("netcl", found)):
+        np.testing.assert_allclose(record[name], now, rtol=CLOSE_TO_RECORD, atol=CLOSE_TO_RECORD)

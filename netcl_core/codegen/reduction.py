@@ -40,6 +40,7 @@ def reduction_kernels(
         how: What combines two values.
         source: The input; it has at least one element.
         axes: Non-negative axes.
+        out_dtype: The dtype of the results in memory.
         scale: A factor on the result (the mean is a scaled sum).
         slots: What computes the elements of input 0 and works on the elements of output 0.
         layout: Where the elements of input 0 lie, for which `reduction_reads`; None: in C order.
@@ -67,6 +68,10 @@ def reduction_reads(layout: Geometry | None, axes: Sequence[int]) -> bool:
     >>> rows, thirds = ag.Geometry((2, 3), (8, 1)), ag.Geometry((2, 3), (9, 3))
     >>> [ag.reduction_reads(view, (1,)) for view in (rows, thirds, None)]
     [True, False, False]
+
+    Args:
+        layout: Where the elements lie; None without gaps.
+        axes: The axes that are reduced, not negative.
     """
     return layout is not None and merge(layout, tuple(axes)) is not None
 
@@ -76,6 +81,10 @@ def reduction_stretch(shape: Sequence[int], axes: Sequence[int]) -> int:
 
     >>> ag.reduction_stretch((2, 3, 4), (1, 2)), ag.reduction_stretch((2, 3, 4), (1,))
     (12, 4)
+
+    Args:
+        shape: The sizes.
+        axes: The axes that are reduced, not negative.
     """
     space = merge(dense(tuple(shape)), tuple(axes))
     assert space is not None  # C order can be read

@@ -34,6 +34,10 @@ def group_items(device: Device, local_bytes: int) -> int:
     >>> items = ag.group_items(nc.default_device(), 4)
     >>> items & (items - 1)
     0
+
+    Args:
+        device: The device.
+        local_bytes: The bytes of local memory for each item.
     """
     most = min(_ITEMS, device.max_work_group_size, max(1, device.local_mem_bytes // local_bytes))
     return 1 << (most.bit_length() - 1)
@@ -49,6 +53,9 @@ def load_width(itemsize: int) -> int:
 
     >>> ag.load_width(2), ag.load_width(4), ag.load_width(8)
     (8, 4, 2)
+
+    Args:
+        itemsize: The bytes of an element in memory.
     """
     return max(1, min(8, _LOAD_BYTES // itemsize))
 

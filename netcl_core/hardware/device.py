@@ -78,6 +78,10 @@ class Device:
 
     `str(device)` is its id, which `use_device` takes. Equal only to itself;
     copies are itself, and it pickles as its id.
+
+    Args:
+        cl_device: The device of pyopencl.
+        prove: Whether a kernel is built and run first.
     """
 
     __slots__ = (

@@ -204,6 +204,9 @@ class device(metaclass=_DeviceType):  # noqa: N801 - PyTorch's name
 
     >>> isinstance(nc.default_device(), nc.device), nc.device("cpu") is nc.default_device()
     (True, True)
+
+    Args:
+        index: Its number among the devices of its kind.
     """
 
 
@@ -366,5 +369,8 @@ def use_device(spec: str | Device) -> DeviceScope:
     also by an exception; threads started inside follow the process's choice.
     Between the call and the block's first line other threads may see the
     choice for an instant. Raises DeviceError as `get_device` does.
+
+    Args:
+        spec: A Device, or its name: 'opencl:0', 'numpy', a part of the name.
     """
     return DeviceScope(get_device(spec))

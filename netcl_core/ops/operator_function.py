@@ -173,6 +173,9 @@ def as_operand(value: Any, device: Device | None = None) -> Any:
 
     >>> ag.as_operand([1.0, 2.0], nc.get_device("numpy"))
     Tensor([1., 2.], shape=(2,), dtype=float32, device=numpy)
+
+    Args:
+        value: A Tensor, an array, a number or a list.
     """
     if value is None or isinstance(value, Tensor):
         return value
@@ -184,6 +187,9 @@ def as_operands(*values: Any) -> list[Any]:
 
     >>> ag.as_operands(nc.ones(1, device="numpy"), 2.0)[1].device
     <Device numpy: NumPy>
+
+    Args:
+        values: Tensors, arrays, numbers or lists.
     """
     device = next((x.device for x in values if isinstance(x, Tensor)), None)
     return [as_operand(x, device) for x in values]

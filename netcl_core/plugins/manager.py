@@ -144,6 +144,11 @@ def absent(place: str, name: str, known: Iterable[str]) -> Any:
     >>> nc.plugins.absent("nn", "modules", ()) is nc.nn
     True
 
+    Args:
+        place: The namespace, as PyTorch calls it: `nn`, `nn.init`, `torch`.
+        name: The name.
+        known: The namespace's names; near ones are proposed.
+
     Raises MissingNameError, with what to write instead where that is known.
     """
     if name.startswith("__"):

@@ -22,6 +22,9 @@ class Geometry(NamedTuple):
 
     `strides` may be 0 (an expanded dimension) or negative; `offset` is the place of the first
     element in the buffer.
+
+    Args:
+        shape: The sizes.
     """
 
     shape: Shape

@@ -110,6 +110,9 @@ def before_replay(condition: Callable[[], Any]) -> None:
 
     It is for what a step takes for granted on the host: what the function raises refuses the
     replay, before anything of it has been done. Without a capture nothing happens.
+
+    Args:
+        condition: A function without arguments.
     """
     capture = captures.get(get_ident()) if captures else None
     if capture is not None:

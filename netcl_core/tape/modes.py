@@ -90,6 +90,9 @@ class no_grad(_GradOverride):  # noqa: N801 - the name that users know
     >>> with ag.no_grad():
     ...     (x * 2).requires_grad
     False
+
+    Args:
+        function: A function, if used as a decorator.
     """
 
     mode = False
@@ -102,6 +105,9 @@ class enable_grad(_GradOverride):  # noqa: N801 - the name that users know
     >>> with ag.no_grad(), ag.enable_grad():
     ...     ag.is_grad_enabled()
     True
+
+    Args:
+        function: A function, if used as a decorator.
     """
 
     mode = True
@@ -127,6 +133,10 @@ def set_detect_anomaly(enable: bool, check_numerics: bool = False) -> None:
 
     >>> ag.set_detect_anomaly(True)
     >>> ag.set_detect_anomaly(False)
+
+    Args:
+        enable: Whether it is on.
+        check_numerics: Whether gradients are compared with finite differences too.
     """
     process.anomaly = _anomaly_mode("set_detect_anomaly", enable, check_numerics)
 
@@ -149,6 +159,9 @@ class detect_anomaly:  # noqa: N801 - the name that users know
     call, `ag.detect_anomaly(True)`, holds for this thread until `ag.detect_anomaly(False)`.
 
     Raises MissingNamespaceError for `check_numerics` where no plugin has it.
+
+    Args:
+        enable: Whether it is on.
     """
 
     def __init__(self, enable: bool | None = None, check_numerics: bool = False) -> None:

@@ -110,6 +110,9 @@ def renaming(who: str, parameters: Mapping[str, Any] | tuple[str, ...]) -> Renam
 
     The function raises ArgumentError where an argument comes
     under two names, and where one is refused.
+
+    Args:
+        who: Who asks, for the message of an error.
     """
     ours = frozenset(parameters)
     known = {

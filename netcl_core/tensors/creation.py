@@ -143,6 +143,9 @@ def full_like(input: Any, fill_value: float, **options: Any) -> Tensor:
 
     >>> nc.full_like(nc.zeros(2), 7).numpy()
     array([7., 7.], dtype=float32)
+
+    Args:
+        fill_value: The number that fills it.
     """
     return full(input.shape, fill_value, **_alike(input, options))
 

@@ -186,6 +186,9 @@ def set_rng_state(new_state: Any) -> None:
     True
 
     Raises AttributeValueError for anything else than what it returned.
+
+    Args:
+        new_state: What `get_rng_state` gave.
     """
     default_generator.set_state(new_state)
 

@@ -40,6 +40,9 @@ def from_buffer(data: Any, device: str | Device | None = None) -> Tensor:
     array([1., 1., 1.], dtype=float32)
 
     The array lives as long as the tensor. Raises ArgumentError where it is read-only or has gaps.
+
+    Args:
+        data: A buffer, as `bytes` or a mapped file.
     """
     array = np.asarray(data)
     target = default_device() if device is None else get_device(device)
@@ -67,6 +70,9 @@ def from_dlpack(source: Any, device: str | Device | None = None) -> Tensor:
     >>> array = np.arange(3)
     >>> nc.from_dlpack(array, "numpy")[1].fill_(7).item(), array
     (7, array([0, 7, 2]))
+
+    Args:
+        source: An object with `__dlpack__`.
     """
     return from_buffer(np.from_dlpack(source), device)
 

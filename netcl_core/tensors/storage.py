@@ -120,6 +120,9 @@ def written_back(tensors: Sequence[Any]) -> Iterator[list[Any]]:
     (True, True, [7.0, 7.0])
     >>> x.tolist()
     [[7.0, 7.0], [0.0, 0.0]]
+
+    Args:
+        tensors: The tensors, in order.
     """
     plain = [x if x.geometry is None else x.duplicate() for x in tensors]
     yield plain

@@ -233,6 +233,9 @@ class Tensor(Operand):
 
         >>> nc.full((2,), 7).numpy()
         array([7, 7])
+
+        Args:
+            shape: The sizes, as a tuple or as several integers.
         """
         name = dtype_name(dtype if dtype is not None else host_array(value, None).dtype, "full")
         tensor = cls._empty(normalize_shape(shape), name, device)

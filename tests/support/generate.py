@@ -20,6 +20,7 @@ import api_reference
 import beside_pytorch
 import concept_drawings
 import manifests
+import program_losses
 import readme_drawings
 import renewal
 from broken import BROKEN, DEADLY
@@ -189,13 +190,6 @@ def not_of_pytorch() -> Iterator[str]:
     yield from beside_pytorch.absences(nc)
 
 
-def programs_list() -> Iterator[str]:
-    """The programs that run under PyTorch and netcl alike, by their first lines."""
-    for path in sorted((ROOT / "tests" / "programs").glob("*.py")):
-        said = path.read_text(encoding="utf-8").split('"""')[1]
-        yield f"- [`{path.name}`](../tests/programs/{path.name}): {said}"
-
-
 PACKAGE = "src/netcl_plugin_bump"
 
 
@@ -234,7 +228,7 @@ PARTS: dict[str, Callable[[], Iterator[str] | None]] = {
     "swish": concept_drawings.swish_template,
     "chain": concept_drawings.chain_sources,
     "api": api_reference.page,
-    "programs": programs_list,
+    "programs": program_losses.table,
     "of_pytorch": of_pytorch,
     "not_of_pytorch": not_of_pytorch,
     "beside_pytorch": beside_pytorch.differences,

@@ -155,3 +155,19 @@ def test_what_vmap_refuses_and_draws() -> None:
 def test_examples(module: Any) -> None:
     names = {"nc": nc, "nn": nn, "autodiff": autodiff}
     assert not doctest.testmod(module, extraglobs=names, optionflags=doctest.ELLIPSIS).failed
+
+
+@pytest.mark.parametrize("module", [torch, nc], ids=["pytorch", "netcl"])
+def test_gradcheck_finds_what_is_off(module: Any) -> None:
+    check, again = module.autograd.gradcheck, module.autograd.gradgradcheck
+    x = module.tensor([[0.3, 2.0]], dtype=module.float64, requires_grad=True)
+    y = module.tensor([1.5], dtype=module.float64)
+    assert check(lambda x, y: (x.exp() * y, x.sum()), (x, y), check_undefined_grad=False)
+    assert again(lambda x, y: x.sin() * y, (x, y))
+    assert not check(lambda x: x.detach() * x, x, raise_exception=False)
+    with pytest.raises(RuntimeError):
+        check(lambda x: x.detach() * x, (x,))
+    with pytest.raises(RuntimeError):
+        again(lambda x: x.detach() * x * x, x)
+    with pytest.raises(ValueError, match="requires"):
+        check(lambda y: y, (y,))

@@ -269,8 +269,76 @@ def test_events_and_what_is_refused() -> None:
 
 
 def test_examples() -> None:
-    modules = {sys.modules[getattr(nc.distributions, name).__module__]
-               for name in nc.distributions.__all__ if name != "transforms"}  # fmt: skip
-    assert len(modules) == 7
+    modules = {nc.distributions.constraints} | {
+        sys.modules[found.__module__]
+        for found in (getattr(nc.distributions, name) for name in nc.distributions.__all__)
+        if hasattr(found, "__module__")
+    }
+    assert len(modules) == 8
     for module in modules:
         assert not doctest.testmod(module, extraglobs={"nc": nc}).failed
+
+
+#: Rows of three, of which each is one value of some constraint's and none of another's.
+SEVERAL = [
+    [-1.0, 0.0, 1.0],
+    [0.5, 0.25, 0.25],
+    [1.0, 1.0, 2.0],
+    [0.0, 1.0, 0.0],
+    [5.0, np.nan, 0.0],
+]
+MATRICES = [[[2.0, 0.5], [0.5, 1.0]], [[1.0, 0.0], [3.0, -1.0]], [[1.0, 0.0], [3.0, 1.0]]]
+
+
+def supported(name: str, module: Any, tensor: Any) -> Any:
+    """A distribution whose event, if it is a vector, has three elements."""
+    whole = {"Dirichlet": [[1.0, 2.0, 3.0]], "Categorical": [P[0]], "OneHotCategorical": [P[0]],
+             "Multinomial": [4, P[0]], "Binomial": [4, 0.3]}  # fmt: skip
+    given = whole.get(name, [0.5] * (2 if name == "Beta" else len(MADE.get(name, ([], 0, 0))[0])))
+    given = [0.0, 1.5] if name == "Uniform" else given
+    return getattr(module, name)(*(x if isinstance(x, int) else tensor(x) for x in given))
+
+
+@pytest.mark.parametrize("name", [name for name in MADE if ":" not in name])
+def test_supports_are_pytorchs(name: str) -> None:
+    theirs = supported(name, torch.distributions, torch.tensor)
+    ours = supported(name, nc.distributions, nc.tensor)
+    depends = torch.distributions.constraints.is_dependent(type(theirs).support)
+    assert depends == nc.distributions.constraints.is_dependent(type(ours).support)
+    assert theirs.support.event_dim == ours.support.event_dim
+    found = ours.support.check(nc.tensor(SEVERAL)).tolist()
+    assert found == theirs.support.check(torch.tensor(SEVERAL)).tolist()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["lower_triangular", "lower_cholesky", "square", "symmetric", "positive_definite",
+     "positive_semidefinite", "real_vector", "positive_integer", "simplex"],
+)  # fmt: skip
+def test_constraints_are_pytorchs(name: str) -> None:
+    theirs = getattr(torch.distributions.constraints, name)
+    ours = getattr(nc.distributions.constraints, name)
+    found = ours.check(nc.tensor(MATRICES)).tolist()
+    assert found == theirs.check(torch.tensor(MATRICES)).tolist()
+    assert (ours.is_discrete, ours.event_dim) == (theirs.is_discrete, theirs.event_dim)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("Normal", [0.0, -1.0]),
+        ("Uniform", [2.0, 1.0]),
+        ("Gamma", [-1.0, 1.0]),
+        ("Chi2", [-1.0]),
+        ("Dirichlet", [[-1.0, 1.0]]),
+        ("LogNormal", [0.0, -1.0]),
+        ("Poisson", [-1.0]),
+        ("Bernoulli", [1.5]),
+        ("Categorical", [[-0.1, 1.1]]),
+    ],
+)
+def test_parameters_are_looked_at_where_one_asks(name: str, given: list[Any]) -> None:
+    for module, tensor in ((torch.distributions, torch.tensor), (nc.distributions, nc.tensor)):
+        getattr(module, name)(*map(tensor, given), validate_args=False)
+        with pytest.raises(ValueError, match=r"satisfy|expected|defined"):
+            getattr(module, name)(*map(tensor, given), validate_args=True)

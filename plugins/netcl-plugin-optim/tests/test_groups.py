@@ -193,3 +193,17 @@ def test_a_closure_runs_with_gradients_on() -> None:
     assert optimizer.step() is None
     with pytest.raises(ArgumentError, match=r"SGD\.step: a float as closure"):
         optimizer.step(1.0)  # type: ignore[arg-type]
+
+
+def test_what_has_no_step_exists_until_it_is_called() -> None:
+    class Plain(optim.Optimizer):
+        pass
+
+    class Unplanned(optim.lr_scheduler.LRScheduler):
+        pass
+
+    optimizer = Plain([nc.zeros(2, requires_grad=True)], {"lr": 1.0})
+    with pytest.raises(NotImplementedError, match="Plain has no step"):
+        optimizer.step()
+    with pytest.raises(NotImplementedError, match="Unplanned has no get_lr"):
+        Unplanned(optimizer)

@@ -26,7 +26,8 @@ def test_every_name_of_the_table_is_found(place: str) -> None:
 
 
 def test_module_paths() -> None:
-    for path in ("nn.modules.batchnorm", "nn.parameter", "nn.modules.utils", "optim.optimizer"):
+    for path in ("nn.modules.batchnorm", "nn.parameter", "nn.modules.utils", "optim.optimizer",
+                 "autograd.function", "autograd.functional", "distributions.normal"):  # fmt: skip
         importlib.import_module(f"netcl_core.{path}")
     assert nc.nn.modules.conv.Conv2d is nc.nn.Conv2d
     from netcl_core.utils.data.dataloader import DataLoader

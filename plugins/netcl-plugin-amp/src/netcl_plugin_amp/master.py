@@ -53,6 +53,10 @@ def master_param(param: Any) -> Tensor:
     Returns:
         The parameter itself, or, for 16-bit dtypes, a new float32 tensor with its values,
         `requires_grad` and `_frozen`. `_model_param` is the parameter in both cases.
+
+    Raises:
+        ArgumentError: Unless given a parameter: Tensor or leaf Node.
+        DtypeError: Unless given a floating dtype.
     """
     if not isinstance(param, Tensor):
         given = f"a {type(param).__name__}"

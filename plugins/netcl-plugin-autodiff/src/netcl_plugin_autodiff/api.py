@@ -9,6 +9,7 @@ from netcl_plugin_autodiff import func, functional, grad_manager
 from netcl_plugin_autodiff.checkpoint import checkpoint
 from netcl_plugin_autodiff.function import Function, FunctionCtx, once_differentiable
 from netcl_plugin_autodiff.grad_manager import AttachSpec, GradManager, GradManagerGroup
+from netcl_plugin_autodiff.gradcheck import gradcheck, gradgradcheck
 from netcl_plugin_autodiff.recording import get_backwarding_grad_manager
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "functional",
     "get_backwarding_grad_manager",
     "grad_manager",
+    "gradcheck",
+    "gradgradcheck",
     "once_differentiable",
 ]
 

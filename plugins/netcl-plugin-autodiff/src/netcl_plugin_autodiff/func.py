@@ -116,6 +116,9 @@ def grad(
 
     >>> nc.func.grad(lambda x: (x * x).sum())(nc.tensor([1.0, 2.0])).tolist()
     [2.0, 4.0]
+
+    Args:
+        argnums: The number of the argument, or a tuple of them.
     """
     both = grad_and_value(func, argnums, has_aux)
 
@@ -134,6 +137,10 @@ def value_and_grad(
     >>> value, grad = nc.func.value_and_grad(lambda x: (x * x).sum())(nc.tensor([1.0, 2.0]))
     >>> value.item(), grad.tolist()
     (5.0, [2.0, 4.0])
+
+    Args:
+        argnums: The number of the argument, or a tuple of them.
+        has_aux: Whether the function gives a pair; its second part is passed on.
     """
     both = grad_and_value(func, argnums, has_aux)
     return lambda *args, **kwargs: both(*args, **kwargs)[::-1]
@@ -147,6 +154,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     ([9.0], [6.0])
 
     With `has_aux` the function gives its value and something else, which comes last.
+
+    Args:
+        primals: The arguments, tensors or nests of them.
     """
     with ag.enable_grad():
         entered = [functional.entered(x, True) for x in primals]
@@ -171,6 +181,10 @@ def jvp(
     >>> value, change = nc.func.jvp(lambda x: x * x, (nc.tensor([3.0]),), (nc.tensor([1.0]),))
     >>> value.tolist(), change.tolist()
     ([9.0], [6.0])
+
+    Args:
+        primals: The arguments, tensors or nests of them.
+        strict: Has no effect.
     """
     aux: list[Any] = []
     return (
@@ -213,6 +227,11 @@ def jacfwd(
 
     >>> nc.func.jacfwd(lambda x: x * x)(nc.tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
+
+    Args:
+        argnums: The number of the argument, or a tuple of them.
+        has_aux: Whether the function gives a pair; its second part is passed on.
+        randomness: Has no effect.
     """
     return _jacobian(func, argnums, has_aux, "forward-mode")
 
@@ -245,6 +264,9 @@ def hessian(func: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Calla
 
     >>> nc.func.hessian(lambda x: (x**3).sum())(nc.tensor([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
+
+    Args:
+        argnums: The number of the argument, or a tuple of them.
     """
     return jacrev(jacrev(func, argnums), argnums)
 
@@ -348,6 +370,9 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
     ((4, 3, 2), {})
 
     Raises ArgumentError for none, and for modules of several classes or modes.
+
+    Args:
+        models: Modules of one structure.
     """
     kinds = {(type(model), model.training) for model in models}
     if len(kinds) != 1:

@@ -234,6 +234,9 @@ class GradManagerGroup:
     >>> a, b = autodiff.GradManager(), autodiff.GradManager()
     >>> type(a | b).__name__
     'GradManagerGroup'
+
+    Args:
+        managers: The managers.
     """
 
     def __init__(self, managers: Sequence[GradManager]) -> None:

@@ -52,6 +52,8 @@ def fractional_max_pool3d(
 
     >>> ag.fractional_max_pool3d(nc.ones(1, 4, 4, 4), 2, output_size=(2, 2, 2)).shape
     (1, 2, 2, 2)
+
+    Its arguments are as of `fractional_max_pool2d`.
     """
     given = (kernel_size, output_size, output_ratio, return_indices, _random_samples)
     return _fractional("fractional_max_pool3d", 3, input, *given)

@@ -26,6 +26,10 @@ def local_response_norm(
         alpha, beta, k: See above.
 
     (Krizhevsky, Sutskever, Hinton 2012)
+
+    Raises:
+        ShapeError: Unless given (N, C, L, ...).
+        AttributeValueError: Unless given an int >= 1.
     """
     x = ag.as_operand(input)
     floating("local_response_norm", x)

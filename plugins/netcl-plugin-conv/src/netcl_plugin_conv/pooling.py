@@ -93,6 +93,8 @@ def max_pool3d(
 
     >>> ag.max_pool3d(nc.rand(1, 3, 4, 4, 4), 2).shape
     (1, 3, 2, 2, 2)
+
+    Its arguments are as of `max_pool2d`.
     """
     windows = (kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool("max_pool3d", 3, x, return_indices, *windows)
@@ -108,6 +110,9 @@ def adaptive_max_pool1d(x: Any, output_size: Any, return_indices: bool = False) 
 
     >>> ag.adaptive_max_pool1d(nc.rand(1, 3, 8), 2).shape
     (1, 3, 2)
+
+    Args:
+        return_indices: Whether the places of the maxima are a second result.
     """
     return _adaptive_max("adaptive_max_pool1d", 1, x, output_size, return_indices)
 
@@ -205,6 +210,8 @@ def avg_pool3d(
 
     >>> ag.avg_pool3d(nc.rand(1, 2, 4, 4, 4), 2).shape
     (1, 2, 2, 2, 2)
+
+    Its arguments are as of `avg_pool2d`.
     """
     windows = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
     return _avg_pool("avg_pool3d", 3, x, *windows)
@@ -275,6 +282,8 @@ def lp_pool1d(
 
     >>> ag.lp_pool1d(nc.rand(1, 3, 8), 2, 2).shape
     (1, 3, 4)
+
+    Its arguments are as of `lp_pool2d`.
     """
     return _lp_pool("lp_pool1d", 1, x, norm_type, kernel_size, stride, ceil_mode)
 
@@ -286,6 +295,11 @@ def lp_pool2d(
 
     >>> ag.lp_pool2d(nc.tensor([[[3.0, 4.0]]]), 2, (1, 2)).numpy()
     array([[[5.]]], dtype=float32)
+
+    Args:
+        kernel_size: The size of a window: a number, or one for each dimension.
+        stride: How far a window goes each time, `kernel_size` by default.
+        ceil_mode: Whether a window may begin inside and end outside.
     """
     return _lp_pool("lp_pool2d", 2, x, norm_type, kernel_size, stride, ceil_mode)
 
@@ -297,6 +311,8 @@ def lp_pool3d(
 
     >>> ag.lp_pool3d(nc.rand(1, 3, 4, 4, 4), 2, 2).shape
     (1, 3, 2, 2, 2)
+
+    Its arguments are as of `lp_pool2d`.
     """
     return _lp_pool("lp_pool3d", 3, x, norm_type, kernel_size, stride, ceil_mode)
 

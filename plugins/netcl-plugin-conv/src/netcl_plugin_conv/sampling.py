@@ -36,6 +36,9 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
 
     Returns (N, H, W, 2) or (N, D, H, W, 3): x, y and z of each element.
     (Jaderberg, Simonyan, Zisserman, Kavukcuoglu 2015, arXiv:1506.02025)
+
+    Raises:
+        ShapeError: Unless given (N, C, H, W) or (N, C, D, H, W).
     """
     x = ag.as_operand(theta)
     floating("affine_grid", x)

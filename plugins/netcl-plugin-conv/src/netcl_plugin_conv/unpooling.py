@@ -22,6 +22,8 @@ def max_unpool1d(
     >>> values, places = ag.max_pool1d([[[1.0, 5.0, 2.0, 3.0]]], 2, return_indices=True)
     >>> ag.max_unpool1d(values, places, 2).tolist()
     [[[0.0, 5.0, 0.0, 3.0]]]
+
+    Its arguments are as of `max_unpool2d`.
     """
     given = (kernel_size, stride, padding, output_size)
     return _max_unpool("max_unpool1d", 1, input, indices, *given)
@@ -61,6 +63,8 @@ def max_unpool3d(
     >>> top, index = ag.max_pool3d(nc.arange(8.0).reshape(1, 2, 2, 2), 2, return_indices=True)
     >>> ag.max_unpool3d(top, index, 2).tolist()
     [[[[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 7.0]]]]
+
+    Its arguments are as of `max_unpool2d`.
     """
     given = (kernel_size, stride, padding, output_size)
     return _max_unpool("max_unpool3d", 3, input, indices, *given)

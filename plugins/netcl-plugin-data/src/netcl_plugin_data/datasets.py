@@ -106,6 +106,10 @@ class Subset(Dataset[Any]):
     >>> odd = data.Subset(range(10), [1, 3, 5])
     >>> len(odd), odd[2]
     (3, 5)
+
+    Args:
+        dataset: The data set.
+        indices: Which elements, in order.
     """
 
     def __init__(self, dataset: Any, indices: Iterable[int]) -> None:
@@ -129,6 +133,9 @@ class ConcatDataset(Dataset[Any]):
     >>> both = data.ConcatDataset([range(3), range(10, 12)])
     >>> len(both), both[3], both[-1], both.cumulative_sizes
     (5, 10, 11, [3, 5])
+
+    Args:
+        datasets: The data sets, in order.
     """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
@@ -160,6 +167,9 @@ class ChainDataset(IterableDataset[Any]):
 
     >>> list(data.ChainDataset([range(2), range(5, 7)]))
     [0, 1, 5, 6]
+
+    Args:
+        datasets: The data sets, in order.
     """
 
     def __init__(self, datasets: Iterable[Any]) -> None:

@@ -19,6 +19,9 @@ def digits(test_fraction: float = 0.2, seed: int = 0) -> tuple[TensorDataset, Te
     TensorDataset(1437 samples of float32(64,), int64())
 
     Raises AttributeValueError unless 0 < test_fraction < 1.
+
+    Args:
+        seed: The seed of the pictures.
     """
     if not 0 < test_fraction < 1:
         given = f"test_fraction={test_fraction!r}"

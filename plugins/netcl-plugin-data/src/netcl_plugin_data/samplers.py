@@ -41,6 +41,9 @@ class SequentialSampler(Sampler[int]):
 
     >>> list(data.SequentialSampler("abc"))
     [0, 1, 2]
+
+    Args:
+        data_source: What is gone through, by its length.
     """
 
     def __init__(self, data_source: Any) -> None:

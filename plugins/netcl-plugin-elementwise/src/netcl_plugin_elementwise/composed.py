@@ -188,6 +188,9 @@ def frexp(input: Any) -> Any:
 
     >>> [part.tolist() for part in nc.tensor([3.0]).frexp()]
     [[0.75], [2]]
+
+    Raises:
+        DtypeError: Unless given a floating dtype.
     """
     x = ag.as_operand(input)
     if not DTYPES[x.dtype].floating:
@@ -212,6 +215,9 @@ def float_power(input: Any, exponent: Any) -> Any:
 
     >>> ag.float_power([2, 3], 2).tolist()
     [4.0, 9.0]
+
+    Args:
+        exponent: The exponent, a number or a tensor.
     """
     x, y = ag.as_operands(input, exponent)
     return ag.pow(x.astype("float64"), y.astype("float64"))
@@ -257,6 +263,9 @@ def polygamma(n: int, input: Any) -> Any:
     Args:
         n: 0 or more.
         input: A floating tensor, or integers, which become float32.
+
+    Raises:
+        AttributeValueError: Unless given an int of at least 0.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
         raise AttributeValueError(message("polygamma", f"n={n!r}", "an int of at least 0"))
@@ -305,6 +314,9 @@ def mvlgamma(input: Any, p: int) -> Any:
 
     >>> ag.mvlgamma([3.0], 2).numpy().round(4)
     array([1.5502], dtype=float32)
+
+    Raises:
+        AttributeValueError: Unless given an int from 1 to 1000.
     """
     if isinstance(p, bool) or not isinstance(p, int) or not 1 <= p <= 1000:
         raise AttributeValueError(message("mvlgamma", f"p={p!r}", "an int from 1 to 1000"))

@@ -339,3 +339,24 @@ def test_a_training_is_sampled_and_says_so() -> None:
     assert 3 <= sample.compared < sample.seen == 240
     assert str(check) == f"<check_numerics: {sample.compared} of 240 gradients compared>"
     assert checked_steps < 60 * plain  # 20 on a machine that does nothing else
+
+
+def test_gradients_that_are_differences_of_large_terms_pass() -> None:
+    """A softmax near 1 has a gradient of 1 less a number that float32 rounds near 1."""
+    random, right = np.random.default_rng(3), np.arange(8) % 6
+    for _ in range(4):
+        scores = random.normal(size=(8, 6))
+        scores[np.arange(8), right] += random.uniform(5, 16, 8)
+        for op in (ag.softmax, ag.log_softmax):
+            with ag.detect_anomaly(check_numerics=True):
+                ag.sum(op(leaf(scores), -1) * random.normal(size=(8, 6))).backward()
+        with ag.detect_anomaly(check_numerics=True):
+            ag.cross_entropy(leaf(scores), nc.tensor(right)).backward()
+
+
+def test_results_of_different_sizes_are_compared() -> None:
+    nc.manual_seed(1)
+    x = nc.randn(5, 3, requires_grad=True)
+    with ag.detect_anomaly(check_numerics=True):
+        q, r = nc.linalg.qr(x)
+        ag.add(q.sum(), ag.square(r).sum()).backward()

@@ -22,6 +22,9 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
         bias: (out,), or None.
 
     Returns (..., out).
+
+    Raises:
+        ShapeError: The shapes do not fit.
     """
     first, second, form = (ag.as_operand(x) for x in (input1, input2, weight))
     bias = None if bias is None else ag.as_operand(bias)

@@ -92,6 +92,9 @@ def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None
 
     >>> nc.fft.fft(nc.tensor([1.0, 0.0])).numpy().round(4).tolist()  # pairs
     [[1.0, 0.0], [1.0, 0.0]]
+
+    `n` is the size of the axis, which is cut or filled with zeros. The other arguments are as of
+    `fftn`.
     """
     return _complex("fft", input, None if n is None else [n], dim, norm, pairs, False)
 
@@ -102,6 +105,9 @@ def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = Non
 
     >>> nc.fft.ifft(nc.fft.fft(nc.rand(8))).shape
     (8, 2)
+
+    `n` is the size of the axis, which is cut or filled with zeros. The other arguments are as of
+    `fftn`.
     """
     return _complex("ifft", input, None if n is None else [n], dim, norm, pairs, True)
 
@@ -112,6 +118,8 @@ def fft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None
 
     >>> nc.fft.fft2(nc.rand(4, 6)).shape
     (4, 6, 2)
+
+    Its arguments are as of `fftn`.
     """
     return _complex("fft2", input, s, dim, norm, pairs, False)
 
@@ -122,6 +130,8 @@ def ifft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = Non
 
     >>> nc.fft.ifft2(nc.rand(4, 6, 2)).shape
     (4, 6, 2)
+
+    Its arguments are as of `fftn`.
     """
     return _complex("ifft2", input, s, dim, norm, pairs, True)
 
@@ -149,6 +159,8 @@ def ifftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None, *
 
     >>> nc.fft.ifftn(nc.rand(4, 6, 8, 2)).shape
     (4, 6, 8, 2)
+
+    Its arguments are as of `fftn`.
     """
     return _complex("ifftn", input, s, dim, norm, pairs, True)
 
@@ -169,6 +181,8 @@ def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = Non
 
     >>> nc.fft.rfft(nc.ones(4)).numpy().round(4).tolist()
     [[4.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+
+    Its arguments are as of `fftn`.
     """
     return _half("rfft", input, None if n is None else [n], dim, norm)
 
@@ -178,6 +192,8 @@ def rfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = Non
 
     >>> nc.fft.rfft2(nc.rand(4, 6)).shape
     (4, 4, 2)
+
+    Its arguments are as of `fftn`.
     """
     return _half("rfft2", input, s, dim, norm)
 
@@ -187,6 +203,8 @@ def rfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) -
 
     >>> nc.fft.rfftn(nc.rand(4, 6, 8)).shape
     (4, 6, 5, 2)
+
+    Its arguments are as of `fftn`.
     """
     return _half("rfftn", input, s, dim, norm)
 
@@ -215,6 +233,8 @@ def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = No
 
     >>> nc.fft.irfft(nc.fft.rfft(nc.tensor([1.0, 2.0, 3.0, 4.0]))).numpy().round(4).tolist()
     [1.0, 2.0, 3.0, 4.0]
+
+    Its arguments are as of `fftn`.
     """
     return _real("irfft", input, None if n is None else [n], dim, norm, pairs)
 
@@ -225,6 +245,8 @@ def irfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = No
 
     >>> nc.fft.irfft2(nc.rand(4, 4, 2)).shape
     (4, 6)
+
+    Its arguments are as of `fftn`.
     """
     return _real("irfft2", input, s, dim, norm, pairs)
 
@@ -235,6 +257,8 @@ def irfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None, 
 
     >>> nc.fft.irfftn(nc.rand(4, 6, 5, 2)).shape
     (4, 6, 8)
+
+    Its arguments are as of `fftn`.
     """
     return _real("irfftn", input, s, dim, norm, pairs)
 
@@ -245,6 +269,8 @@ def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = Non
 
     >>> nc.fft.hfft([[1.0, 0.0], [0.0, 1.0]], n=2).tolist()
     [1.0, 1.0]
+
+    Its arguments are as of `fftn`.
     """
     return _real("hfft", input, None if n is None else [n], dim, norm, pairs, False)
 
@@ -255,6 +281,8 @@ def hfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = Non
 
     >>> nc.fft.hfft2(nc.ones(2, 2, 2)).shape
     (2, 2)
+
+    Its arguments are as of `fftn`.
     """
     return _real("hfft2", input, s, dim, norm, pairs, False)
 
@@ -265,6 +293,8 @@ def hfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None, *
 
     >>> nc.fft.hfftn(nc.ones(3, 2, 2)).shape
     (3, 2)
+
+    Its arguments are as of `fftn`.
     """
     return _real("hfftn", input, s, dim, norm, pairs, False)
 
@@ -274,6 +304,9 @@ def ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = No
 
     >>> nc.fft.ihfft(nc.ones(4)).shape
     (3, 2)
+
+    `n` is the size of the axis, which is cut or filled with zeros. The other arguments are as of
+    `fftn`.
     """
     return _half("ihfft", input, None if n is None else [n], dim, norm, True)
 
@@ -283,6 +316,8 @@ def ihfft2(input: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = No
 
     >>> nc.fft.ihfft2(nc.ones(4, 4)).shape
     (4, 3, 2)
+
+    Its arguments are as of `fftn`.
     """
     return _half("ihfft2", input, s, dim, norm, True)
 
@@ -292,6 +327,8 @@ def ihfftn(input: Any, s: Any = None, dim: Any = None, norm: str | None = None) 
 
     >>> nc.fft.ihfftn(nc.ones(2, 4, 4)).shape
     (2, 4, 3, 2)
+
+    Its arguments are as of `fftn`.
     """
     return _half("ihfftn", input, s, dim, norm, True)
 

@@ -53,6 +53,9 @@ def matrix_power(A: Any, n: int) -> Any:
 
     >>> nc.linalg.matrix_power(nc.tensor([[1.0, 1.0], [0.0, 1.0]]), 3).tolist()
     [[1.0, 3.0], [0.0, 1.0]]
+
+    Raises:
+        AttributeValueError: Unless given an int.
     """
     (x,) = _matrices("linalg.matrix_power", A, square=True)
     if isinstance(n, bool) or not isinstance(n, int):
@@ -71,6 +74,12 @@ def multi_dot(tensors: Sequence[Any]) -> Any:
 
     >>> nc.linalg.multi_dot([nc.rand(2, 3), nc.rand(3, 4), nc.rand(4, 5)]).shape
     (2, 5)
+
+    Args:
+        tensors: The tensors, in order.
+
+    Raises:
+        ShapeError: The shapes do not fit.
     """
     given = [ag.as_operand(x) for x in tensors]
     if len(given) < 2 or any(x.ndim != 2 for x in given[1:-1]):
@@ -120,6 +129,12 @@ def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
 
     >>> nc.linalg.diagonal(nc.tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [2.0, 4.0]
+
+    Args:
+        A: Matrices (..., m, n).
+        offset: Which diagonal: above the main one if positive.
+        dim1: The first dimension of the matrices.
+        dim2: The second one.
     """
     return ag.diagonal(A, offset, dim1, dim2)
 

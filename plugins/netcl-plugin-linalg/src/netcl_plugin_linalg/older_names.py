@@ -20,6 +20,9 @@ def cholesky(input: Any, upper: bool = False) -> Any:
 
     >>> ag.cholesky([[4.0, 2.0], [2.0, 5.0]]).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
+
+    Args:
+        upper: Whether the triangle is the upper one.
     """
     return namespace.cholesky(input, upper=upper)
 
@@ -39,6 +42,9 @@ def pinverse(input: Any, rcond: float = 1e-15) -> Any:
     >>> ag.pinverse(nc.tensor([[2.0, 0.0], [0.0, 4.0]])).numpy().round(4)
     array([[0.5 , 0.  ],
            [0.  , 0.25]], dtype=float32)
+
+    Args:
+        rcond: Singular values below it times the largest count as 0.
     """
     return namespace.pinv(input, rcond)
 
@@ -97,6 +103,10 @@ def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
     >>> LU, pivots = ag.lu(nc.tensor([[1.0, 2.0], [2.0, 2.0]]))
     >>> LU.tolist(), pivots.tolist()
     ([[2.0, 2.0], [0.5, 1.0]], [2, 2])
+
+    Args:
+        pivot: Has to be True.
+        get_infos: Whether a third result tells of singular matrices.
     """
     if get_infos:
         return triangular.lu_factor_ex(A, pivot=pivot)

@@ -35,6 +35,9 @@ def mm(input: Any, mat2: Any) -> Any:
 
     >>> ag.mm([[1.0, 2.0], [3.0, 4.0]], [[1.0], [1.0]]).tolist()
     [[3.0], [7.0]]
+
+    Args:
+        mat2: The second matrix.
     """
     return ag.matmul(*_of("mm", (2, 2), input, mat2))
 
@@ -44,6 +47,9 @@ def mv(input: Any, vec: Any) -> Any:
 
     >>> ag.mv([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()
     [3.0, 7.0]
+
+    Args:
+        vec: A vector.
     """
     return ag.matmul(*_of("mv", (2, 1), input, vec))
 
@@ -55,6 +61,9 @@ def outer(input: Any, vec2: Any) -> Any:
 
     >>> ag.outer([1.0, 2.0], [3.0, 4.0]).tolist()
     [[3.0, 4.0], [6.0, 8.0]]
+
+    Args:
+        vec2: A vector (m,).
     """
     first, second = _of("outer", (1, 1), input, vec2, mixed=True)
     return ag.mul(ag.unsqueeze(first, 1), second)
@@ -65,6 +74,12 @@ def dot(input: Any, tensor: Any) -> Any:
 
     >>> ag.dot([1.0, 2.0], [3.0, 4.0]).item()
     11.0
+
+    Args:
+        tensor: The second vector.
+
+    Raises:
+        ShapeError: Unless given one.
     """
     first, second = _of("dot", (1, 1), input, tensor)
     if first.shape != second.shape:
@@ -90,6 +105,9 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
         mat2: A matrix (k, m).
         beta: A number; of 0 `input` does not count, whatever it holds.
         alpha: A number.
+
+    Raises:
+        ShapeError: The shapes do not fit.
     """
     first, second = _of("addmm", (2, 2), mat1, mat2)
     product = ag.matmul(first, second)
@@ -135,6 +153,9 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
         a: A tensor.
         b: Another one of its dtype.
         dims: How many, the last of `a` with the first of `b`; or two lists of axes.
+
+    Raises:
+        ShapeError: Unless given axes of equal sizes, or of 1.
     """
     x, y = ag.as_operands(a, b)
     if isinstance(dims, int):
@@ -215,6 +236,10 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: floa
 
     >>> ag.addbmm(nc.zeros(2, 4), nc.rand(8, 2, 3), nc.rand(8, 3, 4)).shape
     (2, 4)
+
+    Args:
+        batch1: Matrices (B, n, m).
+        batch2: Matrices (B, m, p).
     """
     return _plus(input, ag.sum(ag.bmm(*ag.as_operands(batch1, batch2)), 0), beta, alpha)
 
@@ -233,6 +258,10 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1)
 
     >>> ag.addr([[10.0, 10.0]], [1.0], [3.0, 4.0]).tolist()
     [[13.0, 14.0]]
+
+    Args:
+        vec1: A vector (n,).
+        vec2: A vector (m,).
     """
     return _plus(input, ag.outer(vec1, vec2), beta, alpha)
 
@@ -247,6 +276,10 @@ def cross(input: Any, other: Any, dim: int | None = None) -> Any:
         input: Vectors.
         other: Others; they broadcast.
         dim: Their axis; None: the first of size 3.
+
+    Raises:
+        ShapeError: Unless given an axis of size 3.
+        AttributeValueError: An argument has a value that cannot be used.
     """
     x, y = ag.as_operands(input, other)
     ndim = max(x.ndim, y.ndim)
@@ -276,6 +309,9 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         correction: What is subtracted from the number of observations.
         fweights: How often each observation was made: integers, or None.
         aweights: How much each observation counts, or None.
+
+    Raises:
+        ShapeError: Unless given at most two dimensions.
     """
     x = ag.as_operand(input)
     if x.ndim > 2:
@@ -334,6 +370,10 @@ def bias_add(input: Any, bias: Any, dim: int = -1) -> Any:
         input: A tensor.
         bias: A vector with as many elements as the axis has.
         dim: The axis.
+
+    Raises:
+        AttributeValueError: An argument has a value that cannot be used.
+        ShapeError: The shapes do not fit.
     """
     x, vector = ag.as_operands(input, bias)
     ndim = x.ndim

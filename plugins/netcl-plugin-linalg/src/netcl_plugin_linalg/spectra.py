@@ -136,6 +136,10 @@ def stft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int 
         onesided: Whether the first n_fft // 2 + 1 frequencies are enough; None: True.
         return_complex: Complex numbers are pairs, whatever is given.
         align_to_window: Not taken.
+
+    Raises:
+        ShapeError: Unless given (time,) or (batch, time).
+        AttributeValueError: Unless given hops of 1 or more, and a piece at least.
     """
     x = ag.as_operand(input)
     if x.ndim not in (1, 2) or n_fft < 1:
@@ -171,6 +175,15 @@ def istft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int
         input: Pairs (frequency, piece, 2) or (batch, frequency, piece, 2).
         n_fft: The length of a piece; the other arguments are `stft`'s.
         length: How many samples; None: as many as the pieces cover.
+        hop_length: How far apart the frames are.
+        win_length: How long a window is.
+        center: Whether the frames were centered by padding.
+        normalized: Whether it was divided by the root of the length.
+        onesided: Whether only the first half of the frequencies is there.
+
+    Raises:
+        ShapeError: Unless given pairs (..., frequency, piece, 2).
+        AttributeValueError: Unless given pieces that cover all samples.
     """
     x = ag.as_operand(input)
     if x.ndim not in (3, 4) or x.shape[-1] != 2:

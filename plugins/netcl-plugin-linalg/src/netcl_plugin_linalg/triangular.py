@@ -168,6 +168,12 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True,
     >>> P, L, U = ag.lu_unpack(*ag.lu(nc.tensor([[1.0, 2.0], [2.0, 2.0]])))
     >>> (P @ L @ U).tolist()
     [[1.0, 2.0], [2.0, 2.0]]
+
+    Args:
+        LU_data: What `lu` gave first, and
+        LU_pivots: what it gave second.
+        unpack_data: Whether L and U are wanted.
+        unpack_pivots: Whether P is wanted.
     """
     (packed,) = matrices("lu_unpack", LU_data)
     none = Tensor.empty((0,), packed.dtype, packed.device)
@@ -194,6 +200,10 @@ def lu_solve_of(input: Any, LU_data: Any, LU_pivots: Any) -> Any:
     >>> LU, pivots = ag.lu(nc.tensor([[1.0, 2.0], [2.0, 2.0]]))
     >>> ag.lu_solve(nc.tensor([[5.0], [6.0]]), LU, pivots).tolist()
     [[1.0], [2.0]]
+
+    Args:
+        LU_data: What `lu` gave first, and
+        LU_pivots: what it gave second.
     """
     return lu_solve(LU_data, LU_pivots, input)
 
@@ -215,6 +225,9 @@ def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
 
     >>> ag.cholesky_solve([[8.0], [3.0]], [[2.0, 0.0], [0.0, 1.0]]).tolist()
     [[2.0], [3.0]]
+
+    Args:
+        upper: Whether the triangle is the upper one.
     """
     factor, b = matrices("cholesky_solve", L, input, square=True)
     lower = mt(ag.triu(factor)) if upper else ag.tril(factor)
@@ -226,6 +239,9 @@ def cholesky_inverse(input: Any, upper: bool = False) -> Any:
 
     >>> ag.cholesky_inverse([[2.0, 0.0], [0.0, 1.0]]).tolist()
     [[0.25, 0.0], [0.0, 1.0]]
+
+    Args:
+        upper: Whether the triangle is the upper one.
     """
     (factor,) = matrices("cholesky_inverse", input, square=True)
     lower = mt(ag.triu(factor)) if upper else ag.tril(factor)
@@ -239,6 +255,11 @@ def triangular_solve(input: Any, A: Any, upper: bool = True, transpose: bool = F
     >>> A, b = nc.tensor([[1.0, 1.0], [0.0, 2.0]]), nc.tensor([[4.0], [2.0]])
     >>> ag.triangular_solve(b, A)[0].tolist()
     [[3.0], [1.0]]
+
+    Args:
+        upper: Whether the triangle is the upper one.
+        transpose: Whether the transposed matrix is meant.
+        unitriangular: Whether the diagonal counts as 1.
     """
     a, right = matrices("triangular_solve", A, input, square=True)
     half = ag.triu(a, int(unitriangular)) if upper else ag.tril(a, -int(unitriangular))
@@ -307,6 +328,9 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None)
     >>> U, S, V = ag.svd_lowrank(nc.diag(nc.tensor([3.0, 2.0, 1.0])), q=2)
     >>> U.shape, S.shape, V.shape
     ((3, 2), (2,), (3, 2))
+
+    Args:
+        niter: How often the subspace is improved.
     """
     (x,) = matrices("svd_lowrank", A)
     x = x if M is None else ag.sub(x, M)
@@ -326,6 +350,10 @@ def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 
     >>> U, S, V = ag.pca_lowrank(nc.tensor([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]), q=1)
     >>> S.numpy().round(4)
     array([2.], dtype=float32)
+
+    Args:
+        center: Whether the columns' means are subtracted.
+        niter: How often the subspace is improved.
     """
     (x,) = matrices("pca_lowrank", A)
     x = ag.sub(x, ag.mean(x, -2, True)) if center else x

@@ -101,6 +101,9 @@ def multilabel_soft_margin_loss(
         target: 1 for a right class and 0 for the others, of the input's shape.
         weight: A factor for each class, (C,), or anything that broadcasts.
         reduction: `'mean'` over all samples, `'sum'` or `'none'`.
+
+    Raises:
+        ShapeError: Unless given (..., C).
     """
     who = "multilabel_soft_margin_loss"
     checked(who, reduction)

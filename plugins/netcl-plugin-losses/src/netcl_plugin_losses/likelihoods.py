@@ -34,6 +34,9 @@ def gaussian_nll_loss(
         reduction: `'mean'` over all elements, `'sum'` or `'none'`.
 
     (Nix, Weigend 1994, doi:10.1109/ICNN.1994.374138)
+
+    Raises:
+        ShapeError: The shapes do not fit.
     """
     checked("gaussian_nll_loss", reduction)
     mean, found, spread = ag.as_operands(input, target, var)

@@ -96,6 +96,10 @@ def triplet_margin_with_distance_loss(
         margin: By how much farther, at least 0.
         swap: Whether the distance of `positive` to `negative` counts where it is smaller.
         reduction: `'mean'` over all distances, `'sum'` or `'none'`.
+
+    Raises:
+        ArgumentError: Unless given a function of two tensors.
+        ShapeError: Unless given as many of each.
     """
     who = "triplet_margin_with_distance_loss"
     checked(who, reduction)

@@ -76,6 +76,9 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
         delta: Where the quadratic part ends, more than 0.
 
     The other arguments and errors as of `mse_loss`. (Huber 1964)
+
+    Raises:
+        AttributeValueError: Unless given more than 0.
     """
     checked("huber_loss", reduction)
     input, target = alike("huber_loss", input=input, target=target)

@@ -52,6 +52,10 @@ class DistributedDataParallel(nn.Module):  # type: ignore[misc]  # known when pl
         broadcast_buffers: Whether each forward pass in training mode takes over the buffers of
             rank 0, such as the running mean of a batch norm. Without it, each process keeps its
             own.
+        device_ids: Has no effect.
+        find_unused_parameters: Has no effect.
+        gradient_as_bucket_view: Has no effect.
+        static_graph: Has no effect.
 
     The other arguments are PyTorch's and change nothing: a process has one device, and a parameter
     that was not used is found anyway.

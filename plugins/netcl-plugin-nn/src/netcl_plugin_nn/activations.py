@@ -85,6 +85,9 @@ class PReLU(Module):
     >>> layer = nn.PReLU()
     >>> layer(nc.tensor([-2.0, 1.0])).tolist(), layer.weight.shape
     ([-0.5, 1.0], (1,))
+
+    Args:
+        init: The first value of the slopes.
     """
 
     weight: Tensor
@@ -145,6 +148,9 @@ class GELU(_Activation):
 
     >>> nn.GELU()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([-0.046, -0.154,  0.   ,  0.841], dtype=float32)
+
+    Args:
+        approximate: 'none' for the error function, 'tanh' for its approximation.
     """
 
     op = "gelu"

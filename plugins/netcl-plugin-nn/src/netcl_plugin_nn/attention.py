@@ -27,6 +27,12 @@ class MultiheadAttention(Module):
     >>> output, weights = layer(x, x, x)
     >>> output.shape, weights.shape
     ((2, 5, 16), (2, 5, 5))
+
+    Args:
+        num_heads: How many heads; it divides the embedding.
+        dropout: The probability with which weights are dropped.
+        bias: Whether the projections have biases.
+        add_zero_attn: Whether keys and values get a row of zeros.
     """
 
     in_proj_weight: Tensor | None

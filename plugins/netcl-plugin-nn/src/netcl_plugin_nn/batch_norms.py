@@ -147,6 +147,8 @@ class BatchNorm2d(_BatchNorm):
 
     >>> nn.BatchNorm2d(3)(nc.rand(8, 3, 5, 5)).shape
     (8, 3, 5, 5)
+
+    Its arguments are as of `BatchNorm1d`.
     """
 
     dims = (4,)
@@ -158,6 +160,8 @@ class BatchNorm3d(_BatchNorm):
 
     >>> nn.BatchNorm3d(3)(nc.rand(4, 3, 2, 5, 5)).shape
     (4, 3, 2, 5, 5)
+
+    Its arguments are as of `BatchNorm1d`.
     """
 
     dims = (5,)
@@ -173,6 +177,10 @@ class SyncBatchNorm(_BatchNorm):
 
     Arguments and buffers as of BatchNorm1d. In one process it is that. Among several it raises
     NotImplementedError in training: each process would see its own batch.
+
+    Args:
+        num_features: How many channels there are.
+        process_group: Has no effect.
     """
 
     dims = (2, 3, 4, 5)
@@ -260,6 +268,8 @@ class InstanceNorm1d(_InstanceNorm):
 
     >>> nn.InstanceNorm1d(3)(nc.rand(8, 3, 9)).shape
     (8, 3, 9)
+
+    Its arguments are as of `BatchNorm1d`.
     """
 
     dims = (3,)
@@ -271,6 +281,8 @@ class InstanceNorm2d(_InstanceNorm):
 
     >>> nn.InstanceNorm2d(3, affine=True)(nc.rand(8, 3, 5, 5)).shape
     (8, 3, 5, 5)
+
+    Its arguments are as of `BatchNorm1d`.
     """
 
     dims = (4,)
@@ -282,6 +294,8 @@ class InstanceNorm3d(_InstanceNorm):
 
     >>> nn.InstanceNorm3d(3)(nc.rand(4, 3, 2, 5, 5)).shape
     (4, 3, 2, 5, 5)
+
+    Its arguments are as of `BatchNorm1d`.
     """
 
     dims = (5,)

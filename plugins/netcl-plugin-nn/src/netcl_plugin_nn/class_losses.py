@@ -23,6 +23,9 @@ class MultiMarginLoss(_Loss):
 
     >>> nn.MultiMarginLoss()(nc.tensor([[0.5, 1.0]]), nc.tensor([0])).item()
     0.75
+
+    Args:
+        weight: A factor for each class (C,), or for each element.
     """
 
     op = "multi_margin_loss"

@@ -26,6 +26,9 @@ class Sequential(Listed):
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> model(nc.rand(3, 4)).shape, len(model)
     ((3, 2), 3)
+
+    Args:
+        modules: The modules, in order.
     """
 
     kind = MODULE
@@ -95,6 +98,9 @@ class ModuleDict(Keyed):
     >>> heads = nn.ModuleDict({"color": nn.Linear(4, 3), "shape": nn.Linear(4, 2)})
     >>> list(heads), heads["shape"](nc.zeros(1, 4)).shape
     (['color', 'shape'], (1, 2))
+
+    Args:
+        modules: The modules by their names.
     """
 
     kind = MODULE
@@ -109,6 +115,9 @@ class ParameterList(Listed):
     >>> weights = nn.ParameterList([np.ones(2, np.float32), nc.zeros(3)])
     >>> [(name, weight.shape) for name, weight in weights.named_parameters()]
     [('0', (2,)), ('1', (3,))]
+
+    Args:
+        values: The parameters, in order.
     """
 
     kind = PARAMETER

@@ -145,6 +145,8 @@ class Conv1d(_Conv):
 
     >>> nn.Conv1d(3, 8, 5, stride=2)(nc.rand(2, 3, 21)).shape
     (2, 8, 9)
+
+    Its arguments are as of `Conv2d`.
     """
 
     dims = 1
@@ -179,6 +181,8 @@ class Conv3d(_Conv):
 
     >>> nn.Conv3d(1, 4, 3, padding=1)(nc.rand(2, 1, 5, 6, 7)).shape
     (2, 4, 5, 6, 7)
+
+    Its arguments are as of `Conv2d`.
     """
 
     dims = 3
@@ -234,6 +238,8 @@ class ConvTranspose1d(_ConvTranspose):
 
     >>> nn.ConvTranspose1d(8, 3, 4, stride=2, padding=1)(nc.rand(2, 8, 5)).shape
     (2, 3, 10)
+
+    Its arguments are as of `ConvTranspose2d`.
     """
 
     dims = 1
@@ -254,6 +260,8 @@ class ConvTranspose2d(_ConvTranspose):
         output_padding: Positions that are added at the end of each dimension, fewer than the
             stride.
         others: As of Conv2d; `padding` is a number, `padding_mode` 'zeros'.
+
+    Its arguments are as of `Conv2d`.
     """
 
     dims = 2
@@ -264,6 +272,8 @@ class ConvTranspose3d(_ConvTranspose):
 
     >>> nn.ConvTranspose3d(4, 1, 2, stride=2)(nc.rand(2, 4, 3, 3, 3)).shape
     (2, 1, 6, 6, 6)
+
+    Its arguments are as of `ConvTranspose2d`.
     """
 
     dims = 3

@@ -62,6 +62,9 @@ class Dropout1d(_OpDropout):
     >>> y = nn.Dropout1d(0.5)(nc.ones(1, 100, 4))
     >>> sorted({tuple(row) for row in y[0].tolist()})  # whole channels
     [(0.0, 0.0, 0.0, 0.0), (2.0, 2.0, 2.0, 2.0)]
+
+    Args:
+        p: The probability of a zero, from 0 to 1.
     """
 
     op = "dropout1d"
@@ -74,6 +77,9 @@ class Dropout2d(_OpDropout):
     >>> kept = nn.Dropout2d(0.5)(nc.ones(1, 6, 2, 2)).numpy()
     >>> bool(np.all(kept == kept[..., :1, :1]))
     True
+
+    Args:
+        p: The probability of a zero, from 0 to 1.
     """
 
     op = "dropout2d"
@@ -84,6 +90,9 @@ class Dropout3d(_OpDropout):
 
     >>> nn.Dropout3d(0.2)(nc.ones(2, 3, 4, 4, 4)).shape
     (2, 3, 4, 4, 4)
+
+    Args:
+        p: The probability of a zero, from 0 to 1.
     """
 
     op = "dropout3d"
@@ -94,6 +103,9 @@ class AlphaDropout(_OpDropout):
 
     >>> nn.AlphaDropout(0.1).eval()(nc.ones(3)).tolist()
     [1.0, 1.0, 1.0]
+
+    Args:
+        p: The probability of a zero, from 0 to 1.
     """
 
     op = "alpha_dropout"
@@ -104,6 +116,9 @@ class FeatureAlphaDropout(_OpDropout):
 
     >>> nn.FeatureAlphaDropout(0.1)(nc.ones(2, 3, 4, 4)).shape
     (2, 3, 4, 4)
+
+    Args:
+        p: The probability of a zero, from 0 to 1.
     """
 
     op = "feature_alpha_dropout"

@@ -48,6 +48,9 @@ def gelu(input: Any, approximate: str = "none") -> Any:
     >>> exact, near = nn.functional.gelu(nc.tensor(1.0)), ag.gelu(nc.tensor(1.0))
     >>> round(exact.item(), 5), round(near.item(), 5)
     (0.84134, 0.84119)
+
+    Args:
+        approximate: 'none' for the error function, 'tanh' for its approximation.
     """
     return ops.gelu(input, approximate=approximate)
 
@@ -60,6 +63,10 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
     [-2, 0, 2]
 
     Raises AttributeValueError for a lower bound above the upper one.
+
+    Args:
+        min_val: The lower bound.
+        max_val: The upper bound.
     """
     if min_val > max_val:
         given = f"min_val={min_val!r}, max_val={max_val!r}"
@@ -90,6 +97,10 @@ def linear_cross_entropy(
         weight, reduction, label_smoothing: As of `ag.cross_entropy`.
         ignore_index: The same; default: -100. It cannot be given with probabilities.
         options: Has no effect: PyTorch's hints on memory.
+
+    Raises:
+        ShapeError: Unless given (N, in) and (C, ..., in).
+        ArgumentError: Unless given classes, or no ignore_index.
     """
     who = "linear_cross_entropy"
     rows, form = tuple(input.shape), tuple(linear_weight.shape)
@@ -120,6 +131,10 @@ def upsample(
 
     >>> nn.functional.upsample(nc.ones(1, 1, 2, 2), scale_factor=2).shape
     (1, 1, 4, 4)
+
+    Args:
+        mode: How values in between are found, as of `interpolate`.
+        align_corners: Whether the corners' pixels stay in place.
     """
     return ops.interpolate(input, size, scale_factor, mode, align_corners)
 
@@ -130,6 +145,9 @@ def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> 
 
     >>> nn.functional.upsample_nearest(nc.tensor([[[1.0, 2.0]]]), size=4).tolist()
     [[[1.0, 1.0, 2.0, 2.0]]]
+
+    Args:
+        scale_factor: How many times larger the result is.
     """
     return ops.interpolate(input, size, scale_factor, "nearest")
 
@@ -140,6 +158,9 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
 
     >>> nn.functional.upsample_bilinear(nc.ones(1, 1, 2, 2), size=(3, 3)).shape
     (1, 1, 3, 3)
+
+    Args:
+        scale_factor: How many times larger the result is.
     """
     return ops.interpolate(input, size, scale_factor, "bilinear", True)
 

@@ -53,6 +53,10 @@ def multi_head_attention_forward(
             place of those that the projections give.
 
     Returns (L, N, E), or without N, and the weights or None.
+
+    Raises:
+        ShapeError: Unless given so many features, a multiple of the heads.
+        ArgumentError: An argument is of another kind.
     """
     who, separate = "multi_head_attention_forward", use_separate_proj_weight
     if query.shape[-1] != embed_dim_to_check or embed_dim_to_check % num_heads:

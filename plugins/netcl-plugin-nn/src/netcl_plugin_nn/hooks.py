@@ -37,6 +37,10 @@ class RemovableHandle:
     >>> _ = layer(nc.ones(1, 2))
     (1, 2)
     >>> handle.remove()
+
+    Args:
+        table: The dict of hooks, and
+        number: the key that `remove` takes out of it.
     """
 
     __slots__ = ("_number", "_table")

@@ -54,6 +54,10 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
     >>> w = nn.init.normal_(nc.empty(1000), 1.0, 0.1)
     >>> abs(w.mean().item() - 1) < 0.02
     True
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
+        std: The standard deviation.
     """
     if tensor.size >= _LARGE:
         return _fill(tensor, _drawn(tensor, "randn", mean, std, generator))
@@ -76,6 +80,11 @@ def trunc_normal_(
     >>> w = nn.init.trunc_normal_(nc.empty(1000))
     >>> abs(w).max().item() <= 2
     True
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
+        mean: The mean.
+        std: The standard deviation.
     """
     if not (a < b and a < mean + 5 * std and b > mean - 5 * std):
         given = f"a={a}, b={b} with mean={mean}, std={std}"
@@ -105,6 +114,10 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
     >>> nn.init.constant_(nc.empty(3), 0.5).tolist()
     [0.5, 0.5, 0.5]
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
+        val: The number.
     """
     return _fill(tensor, Tensor.full(tensor.shape, val, tensor.dtype, tensor.device))
 
@@ -114,6 +127,9 @@ def zeros_(tensor: Tensor) -> Tensor:
 
     >>> nn.init.zeros_(nc.empty(2)).tolist()
     [0.0, 0.0]
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
     """
     return constant_(tensor, 0.0)
 
@@ -123,6 +139,9 @@ def ones_(tensor: Tensor) -> Tensor:
 
     >>> nn.init.ones_(nc.empty(2)).tolist()
     [1.0, 1.0]
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
     """
     return constant_(tensor, 1.0)
 
@@ -132,6 +151,9 @@ def fans(tensor: Tensor) -> tuple[int, int]:
 
     >>> nn.init.fans(nc.empty(8, 3, 5, 5))
     (75, 200)
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
     """
     if tensor.ndim < 2:
         given = f"a tensor of shape {tensor.shape}"
@@ -189,6 +211,7 @@ def kaiming_uniform_(
         a: The slope of the leaky_relu that follows.
         mode: 'fan_in' keeps the variance of the forward pass, 'fan_out' of the backward pass.
         nonlinearity: See `calculate_gain`.
+        tensor: A tensor, which is filled in place without a gradient.
     """
     bound = math.sqrt(3) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
@@ -205,6 +228,9 @@ def kaiming_normal_(
 
     >>> nn.init.kaiming_normal_(nc.empty(2, 4)).shape
     (2, 4)
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
     """
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
@@ -215,6 +241,9 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
     >>> w = nn.init.xavier_uniform_(nc.empty(2, 4))
     >>> abs(w).max().item() <= 1  # sqrt(6 / (2 + 4))
     True
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
     """
     bound = gain * math.sqrt(6 / max(1, sum(fans(tensor))))
     return uniform_(tensor, -bound, bound, generator)
@@ -225,6 +254,9 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
     >>> nn.init.xavier_normal_(nc.empty(2, 4)).shape
     (2, 4)
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
     """
     std = gain * math.sqrt(2 / max(1, sum(fans(tensor))))
     return normal_(tensor, 0.0, std, generator)
@@ -235,6 +267,9 @@ def eye_(tensor: Tensor) -> Tensor:
 
     >>> nn.init.eye_(nc.empty(2, 2)).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
     """
     if tensor.ndim != 2:
         raise ShapeError(message("eye_", f"a tensor of shape {tensor.shape}", "two dimensions"))
@@ -249,6 +284,9 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
     >>> nn.init.dirac_(nc.empty(1, 1, 3)).tolist()
     [[[0.0, 1.0, 0.0]]]
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
     """
     if not 3 <= tensor.ndim <= 5 or groups < 1 or tensor.shape[0] % groups:
         given = f"a tensor of shape {tensor.shape} in {groups} groups"
@@ -290,6 +328,10 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     >>> w = nn.init.sparse_(nc.empty(10, 4), sparsity=0.5)
     >>> (w == 0).sum(0).tolist()
     [5, 5, 5, 5]
+
+    Args:
+        tensor: A tensor, which is filled in place without a gradient.
+        std: The standard deviation.
     """
     if tensor.ndim != 2:
         raise ShapeError(message("sparse_", f"a tensor of shape {tensor.shape}", "two dimensions"))

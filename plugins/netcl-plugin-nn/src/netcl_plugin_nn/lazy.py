@@ -268,6 +268,8 @@ class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
     >>> _ = layer(nc.rand(8, 3, 4))
     >>> layer.num_features
     3
+
+    Its arguments are as of `BatchNorm1d`.
     """
 
     plain = InstanceNorm1d
@@ -280,6 +282,8 @@ class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
     >>> _ = layer(nc.rand(8, 3, 4, 4))
     >>> layer.num_features
     3
+
+    Its arguments are as of `BatchNorm1d`.
     """
 
     plain = InstanceNorm2d
@@ -292,6 +296,8 @@ class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
     >>> _ = layer(nc.rand(8, 3, 2, 4, 4))
     >>> layer.num_features
     3
+
+    Its arguments are as of `BatchNorm1d`.
     """
 
     plain = InstanceNorm3d

@@ -153,6 +153,9 @@ class Unflatten(Module):
 
     >>> nn.Unflatten(1, (2, -1))(nc.zeros(3, 8)).shape
     (3, 2, 4)
+
+    Args:
+        unflattened_size: The sizes that the dimension is divided into.
     """
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:

@@ -114,6 +114,10 @@ class BCEWithLogitsLoss(_Loss):
 
     >>> round(nn.BCEWithLogitsLoss()(nc.tensor([0.0, 0.0]), nc.tensor([1.0, 0.0])).item(), 4)
     0.6931
+
+    Args:
+        weight: A factor for each class (C,), or for each element.
+        pos_weight: A factor (C,) for the part of the positive answers.
     """
 
     op = "binary_cross_entropy_with_logits"
@@ -164,6 +168,10 @@ class NLLLoss(_Loss):
 
     >>> nn.NLLLoss()(nc.tensor([[-0.5, -1.0], [-2.0, -0.25]]), nc.tensor([0, 1])).item()
     0.375
+
+    Args:
+        weight: A factor for each class (C,), or for each element.
+        ignore_index: A class whose rows do not count.
     """
 
     op = "nll_loss"
@@ -182,6 +190,9 @@ class KLDivLoss(_Loss):
     >>> log_p, q = nc.tensor([[0.5, 0.5]]).log(), nc.tensor([[0.25, 0.75]])
     >>> round(nn.KLDivLoss(reduction="batchmean")(log_p, q).item(), 4)
     0.1308
+
+    Args:
+        log_target: Whether the target is a logarithm too.
     """
 
     op = "kl_div"
@@ -288,6 +299,9 @@ class GaussianNLLLoss(_Loss):
 
     >>> nn.GaussianNLLLoss()(nc.tensor([1.0]), nc.tensor([3.0]), nc.tensor([1.0])).item()
     2.0
+
+    Args:
+        full: Whether the constant term is added.
     """
 
     op = "gaussian_nll_loss"
@@ -305,6 +319,10 @@ class PoissonNLLLoss(_Loss):
 
     >>> nn.PoissonNLLLoss()(nc.tensor([0.0]), nc.tensor([2.0])).item()
     1.0
+
+    Args:
+        log_input: Whether the input is the logarithm of the rate.
+        full: Whether the constant term is added.
     """
 
     op = "poisson_nll_loss"

@@ -156,6 +156,11 @@ class LocalResponseNorm(Module):
 
     >>> nn.LocalResponseNorm(3)(nc.ones(1, 4, 2))[0, :, 0].numpy().round(4)
     array([1.    , 0.9999, 0.9999, 1.    ], dtype=float32)
+
+    Args:
+        alpha: The factor of the sum of squares.
+        beta: The exponent.
+        k: What is added to the sum.
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
@@ -179,6 +184,11 @@ class CrossMapLRN2d(LocalResponseNorm):
 
     >>> nn.CrossMapLRN2d(3)(nc.ones(1, 4, 2, 2)).shape
     (1, 4, 2, 2)
+
+    Args:
+        alpha: The factor of the sum of squares.
+        beta: The exponent.
+        k: What is added to the sum.
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:

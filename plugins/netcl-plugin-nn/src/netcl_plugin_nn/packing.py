@@ -138,6 +138,9 @@ def pad_sequence(
     [[1, 2], [3, 0]]
 
     Raises AttributeValueError for no sequences, or another `padding_side` than left and right.
+
+    Args:
+        padding_value: What is put behind shorter ones.
     """
     if not len(sequences):
         raise AttributeValueError(message("pad_sequence", "no sequences", "at least one"))
@@ -158,6 +161,10 @@ def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = Fals
     >>> rows = nn.utils.rnn.unpad_sequence(padded, nc.tensor([2, 1]), batch_first=True)
     >>> [each.tolist() for each in rows]
     [[1.0, 2.0], [3.0]]
+
+    Args:
+        padded_sequences: Sequences that are padded behind.
+        lengths: The length of each.
     """
     x = padded_sequences if batch_first else ag.transpose(padded_sequences, 0, 1)
     return [x[i, :length] for i, length in enumerate(_host(lengths).tolist())]
@@ -168,6 +175,9 @@ def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> Pack
 
     >>> nn.utils.rnn.pack_sequence([nc.tensor([1.0, 2.0]), nc.tensor([3.0])]).data.tolist()
     [1.0, 3.0, 2.0]
+
+    Args:
+        enforce_sorted: Whether the sequences have to be sorted by length, the longest first.
     """
     lengths = [len(each) for each in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, False, enforce_sorted)
@@ -179,6 +189,9 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
     >>> packed = nn.utils.rnn.pack_sequence([nc.tensor([1.0, 2.0]), nc.tensor([3.0])])
     >>> [each.tolist() for each in nn.utils.rnn.unpack_sequence(packed)]
     [[1.0, 2.0], [3.0]]
+
+    Args:
+        packed_sequences: A PackedSequence.
     """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

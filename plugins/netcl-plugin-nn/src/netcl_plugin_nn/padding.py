@@ -97,6 +97,9 @@ class ZeroPad1d(_ZeroPad):
 
     >>> nn.ZeroPad1d(1)(nc.tensor([[1.0, 2.0]])).tolist()
     [[0.0, 1.0, 2.0, 0.0]]
+
+    Args:
+        padding: How many elements are added at the borders: a number, or one for each side.
     """
 
     dims = 1
@@ -107,6 +110,9 @@ class ZeroPad2d(_ZeroPad):
 
     >>> nn.ZeroPad2d((1, 1, 2, 2))(nc.rand(1, 3, 4, 5)).shape
     (1, 3, 8, 7)
+
+    Args:
+        padding: How many elements are added at the borders: a number, or one for each side.
     """
 
     dims = 2
@@ -117,6 +123,9 @@ class ZeroPad3d(_ZeroPad):
 
     >>> nn.ZeroPad3d(1)(nc.rand(1, 3, 2, 4, 5)).shape
     (1, 3, 4, 6, 7)
+
+    Args:
+        padding: How many elements are added at the borders: a number, or one for each side.
     """
 
     dims = 3
@@ -141,6 +150,9 @@ class ReflectionPad1d(_CopyPad):
 
     >>> nn.ReflectionPad1d(2)(nc.tensor([[1.0, 2.0, 3.0]])).tolist()
     [[3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0]]
+
+    Args:
+        padding: How many elements are added at the borders: a number, or one for each side.
     """
 
     dims, mode = 1, "reflect"
@@ -162,6 +174,9 @@ class ReflectionPad3d(_CopyPad):
 
     >>> nn.ReflectionPad3d(1)(nc.rand(1, 3, 2, 4, 5)).shape
     (1, 3, 4, 6, 7)
+
+    Args:
+        padding: How many elements are added at the borders: a number, or one for each side.
     """
 
     dims, mode = 3, "reflect"
@@ -172,6 +187,9 @@ class ReplicationPad1d(_CopyPad):
 
     >>> nn.ReplicationPad1d(1)(nc.tensor([[1.0, 2.0]])).tolist()
     [[1.0, 1.0, 2.0, 2.0]]
+
+    Args:
+        padding: How many elements are added at the borders: a number, or one for each side.
     """
 
     dims, mode = 1, "replicate"
@@ -192,6 +210,9 @@ class ReplicationPad3d(_CopyPad):
 
     >>> nn.ReplicationPad3d(1)(nc.rand(1, 3, 2, 4, 5)).shape
     (1, 3, 4, 6, 7)
+
+    Args:
+        padding: How many elements are added at the borders: a number, or one for each side.
     """
 
     dims, mode = 3, "replicate"
@@ -202,6 +223,9 @@ class CircularPad1d(_CopyPad):
 
     >>> nn.CircularPad1d(1)(nc.tensor([[1.0, 2.0, 3.0]])).tolist()
     [[3.0, 1.0, 2.0, 3.0, 1.0]]
+
+    Args:
+        padding: How many elements are added at the borders: a number, or one for each side.
     """
 
     dims, mode = 1, "circular"
@@ -222,6 +246,9 @@ class CircularPad3d(_CopyPad):
 
     >>> nn.CircularPad3d(1)(nc.rand(1, 3, 2, 4, 5)).shape
     (1, 3, 4, 6, 7)
+
+    Args:
+        padding: How many elements are added at the borders: a number, or one for each side.
     """
 
     dims, mode = 3, "circular"

@@ -22,9 +22,15 @@ class Parameter(Tensor):
             gradient, and optimizers leave it as it is.
 
     Raises DtypeError if a gradient is wanted for a dtype that is not floating.
+
+    It takes attributes of your own, by which optimizers' groups are made:
+
+    >>> layer.bias.no_weight_decay = True
+    >>> [name for name, p in layer.named_parameters() if hasattr(p, "no_weight_decay")]
+    ['bias']
     """
 
-    __slots__ = ()
+    __slots__ = ("__dict__",)
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         leaf = as_plain(data)

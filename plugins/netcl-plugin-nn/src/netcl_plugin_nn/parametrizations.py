@@ -158,6 +158,10 @@ def old_spectral_norm(
     >>> layer = nn.utils.spectral_norm(nn.Linear(3, 2))
     >>> sorted(name for name, _ in layer.named_buffers())
     ['weight_u', 'weight_v']
+
+    Args:
+        module: The module.
+        n_power_iterations: How often the vectors are improved at each call.
     """
     weight = _parameter("spectral_norm", module, name)
     _check_times(n_power_iterations)
@@ -179,6 +183,12 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     >>> layer = nn.utils.remove_spectral_norm(nn.utils.spectral_norm(nn.Linear(3, 2)))
     >>> [name for name, _ in layer.named_parameters()]
     ['bias', 'weight']
+
+    Args:
+        module: The module.
+
+    Raises:
+        ArgumentError: Unless given a layer that has it.
     """
     hook, handle = module.__dict__.get("_spectral_norms", {}).pop(name, (None, None))
     if hook is None:

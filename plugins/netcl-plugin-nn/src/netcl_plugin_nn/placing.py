@@ -104,6 +104,11 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
     >>> nn.FractionalMaxPool2d(2, output_size=5)(nc.rand(1, 3, 8, 8)).shape
     (1, 3, 5, 5)
+
+    Args:
+        kernel_size: The size of a window: a number, or one for each dimension.
+        output_ratio: The size of the output in proportion to the input, below 1.
+        return_indices: Whether the places of the maxima are a second result.
     """
 
     count = 2
@@ -114,6 +119,11 @@ class FractionalMaxPool3d(_FractionalMaxPool):
 
     >>> nn.FractionalMaxPool3d(2, output_size=3)(nc.rand(1, 3, 6, 6, 6)).shape
     (1, 3, 3, 3, 3)
+
+    Args:
+        kernel_size: The size of a window: a number, or one for each dimension.
+        output_ratio: The size of the output in proportion to the input, below 1.
+        return_indices: Whether the places of the maxima are a second result.
     """
 
     count = 3
@@ -147,6 +157,12 @@ class Fold(Unfold):
 
     >>> nn.Fold((4, 5), 2)(nc.ones(1, 12, 12)).shape
     (1, 3, 4, 5)
+
+    Args:
+        kernel_size: The size of a window: a number, or one for each dimension.
+        dilation: How far apart the elements of a window are.
+        padding: How many zeros are at the borders.
+        stride: How far apart the windows are, 1 by default.
     """
 
     def __init__(

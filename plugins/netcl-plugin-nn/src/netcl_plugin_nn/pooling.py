@@ -173,6 +173,8 @@ class LPPool1d(_LPPool):
 
     >>> nn.LPPool1d(2, 2)(nc.tensor([[[3.0, 4.0, 0.0, 1.0]]])).tolist()
     [[[5.0, 1.0]]]
+
+    Its arguments are as of `lp_pool2d`.
     """
 
     op = "lp_pool1d"
@@ -183,6 +185,8 @@ class LPPool2d(_LPPool):
 
     >>> nn.LPPool2d(2, 2)(nc.rand(1, 3, 8, 8)).shape
     (1, 3, 4, 4)
+
+    Its arguments are as of `lp_pool2d`.
     """
 
     op = "lp_pool2d"
@@ -193,6 +197,8 @@ class LPPool3d(_LPPool):
 
     >>> nn.LPPool3d(2, 2)(nc.rand(1, 3, 4, 8, 8)).shape
     (1, 3, 2, 4, 4)
+
+    Its arguments are as of `lp_pool2d`.
     """
 
     op = "lp_pool3d"
@@ -262,6 +268,9 @@ class AdaptiveMaxPool1d(_AdaptiveMax):
 
     >>> nn.AdaptiveMaxPool1d(2)(nc.tensor([[1.0, 5.0, 2.0, 3.0]])).tolist()
     [[5.0, 3.0]]
+
+    Args:
+        return_indices: Whether the places of the maxima are a second result.
     """
 
     op = "adaptive_max_pool1d"
@@ -272,6 +281,9 @@ class AdaptiveMaxPool2d(_AdaptiveMax):
 
     >>> nn.AdaptiveMaxPool2d(2)(nc.rand(1, 3, 8, 6)).shape
     (1, 3, 2, 2)
+
+    Args:
+        return_indices: Whether the places of the maxima are a second result.
     """
 
     op = "adaptive_max_pool2d"
@@ -282,6 +294,9 @@ class AdaptiveMaxPool3d(_AdaptiveMax):
 
     >>> nn.AdaptiveMaxPool3d(2)(nc.rand(1, 3, 4, 8, 6)).shape
     (1, 3, 2, 2, 2)
+
+    Args:
+        return_indices: Whether the places of the maxima are a second result.
     """
 
     op = "adaptive_max_pool3d"

@@ -31,6 +31,8 @@ class RNNBase(Module):
     Weights have PyTorch's names: `weight_ih_l0` (gates * hidden_size, input), `weight_hh_l0`,
     `bias_ih_l0`, `bias_hh_l0`, with `_reverse` of the second direction. All start uniform in
     +-1/sqrt(hidden_size).
+
+    Its arguments are as of `LSTM`.
     """
 
     gates: ClassVar[int]  # rows of weights for each element of the hidden state
@@ -286,6 +288,8 @@ class LSTM(RNNBase):
     ((4, 7, 10), (2, 4, 5), (2, 4, 5))
 
     Arguments as of RNN, without `nonlinearity`, and `proj_size`, the size of a projected state.
+
+    Its arguments are as of `RNN`.
     """
 
     gates, states, step = 4, 2, "lstm"
@@ -302,6 +306,8 @@ class GRU(RNNBase):
     ((4, 7, 5), (1, 4, 5))
 
     Arguments as of RNN, without `nonlinearity`.
+
+    Its arguments are as of `LSTM`.
     """
 
     gates, step = 3, "gru"

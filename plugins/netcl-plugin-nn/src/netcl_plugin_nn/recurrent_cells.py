@@ -95,6 +95,12 @@ class RNNCell(_Cell):
 
     >>> nn.RNNCell(3, 5)(nc.zeros(4, 3)).shape
     (4, 5)
+
+    Args:
+        input_size: How many features an element has.
+        hidden_size: How many features the state has.
+        bias: Whether there is a bias.
+        nonlinearity: 'tanh' or 'relu'.
     """
 
     gates = 1
@@ -118,6 +124,11 @@ class LSTMCell(_Cell):
     >>> h, c = nn.LSTMCell(3, 5)(nc.rand(4, 3))
     >>> h.shape, c.shape
     ((4, 5), (4, 5))
+
+    Args:
+        input_size: How many features an element has.
+        hidden_size: How many features the state has.
+        bias: Whether there is a bias.
     """
 
     gates, states, step = 4, 2, "lstm"
@@ -128,6 +139,11 @@ class GRUCell(_Cell):
 
     >>> nn.GRUCell(3, 5)(nc.rand(4, 3)).shape
     (4, 5)
+
+    Args:
+        input_size: How many features an element has.
+        hidden_size: How many features the state has.
+        bias: Whether there is a bias.
     """
 
     gates, step = 3, "gru"

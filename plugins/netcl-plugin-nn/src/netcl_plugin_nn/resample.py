@@ -72,6 +72,9 @@ class PixelShuffle(Module):
 
     >>> nn.PixelShuffle(2)(np.ones((1, 8, 3, 4), np.float32)).shape
     (1, 2, 6, 8)
+
+    Args:
+        upscale_factor: How many times larger height and width become.
     """
 
     def __init__(self, upscale_factor: int) -> None:
@@ -91,6 +94,9 @@ class PixelUnshuffle(Module):
 
     >>> nn.PixelUnshuffle(2)(nc.rand(1, 3, 8, 8)).shape
     (1, 12, 4, 4)
+
+    Args:
+        downscale_factor: How many times smaller height and width become.
     """
 
     def __init__(self, downscale_factor: int) -> None:
@@ -112,6 +118,9 @@ class ChannelShuffle(Module):
     [[[1], [3], [2], [4]]]
 
     (Zhang, Zhou, Lin, Sun 2018, arXiv:1707.01083)
+
+    Args:
+        groups: Into how many groups the channels are divided.
     """
 
     def __init__(self, groups: int) -> None:

@@ -71,6 +71,9 @@ def torch_state_dict(model: Any) -> dict[str, Any]:
     ['bias', 'weight']
 
     Raises TorchMissingError if PyTorch is not installed.
+
+    Args:
+        model: The module.
     """
     torch = _torch("torch_state_dict")
     return {name: _tensor(torch, value) for name, value in model.state_dict().items()}

@@ -94,6 +94,9 @@ class TransformerDecoder(_Stack):
     >>> layer = nn.TransformerDecoderLayer(16, 4, batch_first=True)
     >>> nn.TransformerDecoder(layer, 2)(nc.rand(3, 5, 16), nc.rand(3, 7, 16)).shape
     (3, 5, 16)
+
+    Args:
+        decoder_layer: The layer, which is copied.
     """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
@@ -116,6 +119,8 @@ class Transformer(Module):
         num_encoder_layers, num_decoder_layers: How many layers.
         custom_encoder, custom_decoder: Modules in the place of the usual ones.
         others: As of TransformerEncoderLayer.
+
+    Its arguments are as of `TransformerEncoderLayer`.
     """
 
     def __init__(

@@ -138,6 +138,8 @@ class TransformerDecoderLayer(_Layer):
     >>> layer = nn.TransformerDecoderLayer(16, 4, batch_first=True)
     >>> layer(nc.rand(3, 5, 16), nc.rand(3, 7, 16)).shape
     (3, 5, 16)
+
+    Its arguments are as of `TransformerEncoderLayer`.
     """
 
     attentions = ("self_attn", "multihead_attn")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from netcl_core import Tensor, default_device, dtype_name, get_device
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_nn.parameters import Parameter, adopt
 
+if TYPE_CHECKING:
+    _Tensor = Tensor
+else:  # beside a Tensor, so that its memory is laid out as a Parameter's, which it becomes
+    _Tensor = object
 
-class Uninitialized(Tensor):
+
+class Uninitialized(_Tensor):
     """A tensor without data; only its dtype, its device and its being trained are known."""
 
     __slots__ = ()
@@ -110,7 +115,7 @@ class UninitializedParameter(Uninitialized, Parameter):
         return UninitializedParameter, (self.requires_grad, None, self.dtype)
 
 
-class UninitializedBuffer(Uninitialized):
+class UninitializedBuffer(Uninitialized, Tensor):
     """A buffer to come; as UninitializedParameter, and not trained.
 
     >>> layer = nn.LazyBatchNorm1d()

@@ -71,6 +71,12 @@ def remove_weight_norm(module: Any, name: str = "weight") -> Any:
     >>> layer = nn.utils.remove_weight_norm(layer)
     >>> sorted(name for name, _ in layer.named_parameters())
     ['bias', 'weight']
+
+    Args:
+        module: The module.
+
+    Raises:
+        ArgumentError: Unless given a layer that has it.
     """
     hook, handle = module.__dict__.get("_weight_norms", {}).pop(name, (None, None))
     if hook is None:

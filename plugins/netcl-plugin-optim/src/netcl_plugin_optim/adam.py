@@ -73,6 +73,8 @@ class AdamW(Adam):
     >>> w = nc.tensor([1.0], requires_grad=True)
     >>> optim.AdamW([w], lr=0.1).param_groups[0]["weight_decay"]
     0.01
+
+    Its arguments are as of `Adam`.
     """
 
     @settings(decoupled_weight_decay=True)

@@ -63,6 +63,9 @@ def get_total_norm(
 
     >>> optim.get_total_norm([nc.tensor([3.0]), nc.tensor([4.0])]).item()
     5.0
+
+    Args:
+        foreach: Has no effect.
     """
     found = [x.value for x in _listed(tensors) if x.size]
     return _norm_of("get_total_norm", _together("get_total_norm", found), norm_type,
@@ -93,6 +96,12 @@ def clip_grads_with_norm_(
     >>> optim.clip_grads_with_norm_([w], 1.0, optim.get_total_norm([w.grad]))
     >>> w.grad.numpy().round(3)
     array([0.6, 0.8], dtype=float32)
+
+    Args:
+        parameters: A tensor or several, with gradients.
+        max_norm: The largest norm allowed.
+        total_norm: The norm of all, as `get_total_norm` gives it.
+        foreach: Has no effect.
     """
     who = "clip_grads_with_norm_"
     max_norm, found = _number(who, "max_norm", max_norm), _gradients(who, parameters)

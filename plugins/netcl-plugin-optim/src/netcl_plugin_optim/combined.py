@@ -125,6 +125,9 @@ class ChainedScheduler(_Combined):
     >>> schedule.step()
     >>> schedule.get_last_lr()
     [0.25]
+
+    Args:
+        schedulers: The schedules, all of one optimizer.
     """
 
     def __init__(

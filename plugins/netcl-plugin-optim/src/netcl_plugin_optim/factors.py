@@ -129,6 +129,9 @@ class LinearLR(LRScheduler):
     >>> schedule.step()
     >>> schedule.get_last_lr()
     [0.75]
+
+    Args:
+        end_factor: The factor of the rate at the end.
     """
 
     def __init__(

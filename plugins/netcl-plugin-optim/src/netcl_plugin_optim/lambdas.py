@@ -73,6 +73,9 @@ class LambdaLR(_ByFunctions):
     >>> schedule.step()
     >>> schedule.get_last_lr()
     [0.5]
+
+    Args:
+        lr_lambda: A function of the epoch that gives the factor, or a list of one for each group.
     """
 
     def get_lr(self) -> list[float]:
@@ -89,6 +92,9 @@ class MultiplicativeLR(_ByFunctions):
     >>> schedule.step()
     >>> schedule.get_last_lr()
     [0.5]
+
+    Args:
+        lr_lambda: A function of the epoch that gives the factor, or a list of one for each group.
     """
 
     def get_lr(self) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -21,7 +20,7 @@ _KEPT: Final = ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum
 Closure = Callable[[], Any]
 
 
-class Optimizer(ABC):
+class Optimizer:
     """Changes parameters from their gradients.
 
     `param_groups` is a list of dicts with `params` and the settings of these
@@ -39,6 +38,7 @@ class Optimizer(ABC):
         params: Tensors, pairs of a name and a tensor (as `model.named_parameters()` gives), or
             dicts with `params` and settings of their own.
         defaults: Settings of the groups that do not say otherwise.
+        more: More settings of the groups, by their names.
 
     An optimizer of your own has a `step`; what it keeps in `state` is saved and loaded:
 
@@ -114,9 +114,11 @@ class Optimizer(ABC):
             else:
                 p.grad = Tensor.zeros(p.shape, p.dtype, p.device)
 
-    @abstractmethod
     def step(self, closure: Any = None) -> Any:
         """Update every parameter that has a gradient; returns what the closure returns."""
+        given = f"{type(self).__name__} has no step"
+        remedy = "Write `def step(self, closure=None)`, or take an optimizer of optim"
+        raise NotImplementedError(message("optim.Optimizer", given, "one of its own", remedy))
 
     def state_dict(self) -> dict[str, Any]:
         """Settings and states, with NumPy arrays, laid out as PyTorch's; waits for the device.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -65,7 +64,7 @@ class SavedAttribute:
             setattr(self, name, state_dict[name])
 
 
-class LRScheduler(SavedAttribute, ABC):
+class LRScheduler(SavedAttribute):
     """Sets the learning rates of an optimizer's groups: at once, and at each `step()`.
 
     Call `step()` after the optimizer's, once per epoch or batch, as the schedule counts.
@@ -100,9 +99,11 @@ class LRScheduler(SavedAttribute, ABC):
         self.last_epoch = last_epoch
         self._begin()
 
-    @abstractmethod
     def get_lr(self) -> list[float]:
         """The rate of each group at `last_epoch`, which the step has counted up already."""
+        given = f"{type(self).__name__} has no get_lr"
+        remedy = "Write `def get_lr(self)`, or take a schedule of optim.lr_scheduler"
+        raise NotImplementedError(message("LRScheduler", given, "one of its own", remedy))
 
     def step(self) -> None:
         """Go on by one; inside a capture, at each replay too."""

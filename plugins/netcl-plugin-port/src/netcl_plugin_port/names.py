@@ -117,6 +117,8 @@ NAMES: Final[dict[str, dict[str, str]]] = {
             ("function", "grad_mode", "variable", "anomaly_mode"), "netcl_core.autograd:"
         ),
         "functional": "netcl_core.autodiff:functional",
+        "gradcheck": "netcl_core.autodiff:gradcheck",
+        "gradgradcheck": "netcl_core.autodiff:gradgradcheck",
         "inference_mode": f"{_PORT}.functions:inference_mode",
         "set_grad_enabled": "netcl_core:set_grad_enabled",
     },

@@ -32,6 +32,10 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
     Args:
         tensors: Vectors or numbers of one dtype, one by one or in a list.
         indexing: 'ij' (or None), rows for the first vector, or 'xy', columns for it.
+
+    Raises:
+        ArgumentError: Unless given one list, or tensors.
+        AttributeValueError: Unless given 'ij' or 'xy'.
     """
     listed = len(tensors) == 1 and isinstance(tensors[0], Sequence)
     if not listed and any(isinstance(x, Sequence) for x in tensors):
@@ -118,6 +122,10 @@ def diag(input: Any, diagonal: int = 0) -> Any:
     Args:
         input: A tensor with one or two dimensions.
         diagonal: Which: 0 the main one, above it from 1 on, below it from -1 on.
+
+    Raises:
+        AttributeValueError: Unless given an int.
+        ShapeError: Unless given one dimension or two.
     """
     shape, k = shape_of(input), whole(diagonal)
     if k is None or abs(k) > 1 << 30:
@@ -145,6 +153,9 @@ def trace(input: Any) -> Any:
 
     >>> ag.trace([[1.0, 2.0], [3.0, 4.0]]).item()
     5.0
+
+    Raises:
+        ShapeError: Unless given a matrix.
     """
     shape = shape_of(input)
     if len(shape) != 2:
@@ -159,6 +170,9 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
 
     >>> ag.pixel_shuffle(nc.rand(1, 12, 4, 4), 2).shape
     (1, 3, 8, 8)
+
+    Args:
+        upscale_factor: How many times larger height and width become.
     """
     shape, r = shape_of(input), _factor("pixel_shuffle", "upscale_factor", upscale_factor)
     if len(shape) < 3 or shape[-3] % (r * r):
@@ -175,6 +189,9 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
 
     >>> ag.pixel_unshuffle(nc.rand(1, 3, 8, 8), 2).shape
     (1, 12, 4, 4)
+
+    Args:
+        downscale_factor: How many times smaller height and width become.
     """
     shape, r = shape_of(input), _factor("pixel_unshuffle", "downscale_factor", downscale_factor)
     if len(shape) < 3 or shape[-2] % r or shape[-1] % r:

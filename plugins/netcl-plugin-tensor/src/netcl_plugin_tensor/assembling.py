@@ -54,6 +54,7 @@ def _at_least(count: int) -> Callable[..., Any]:
         "Missing dimensions have size 1; in three, a vector (n,) is (1, n, 1) and a matrix (n, m) "
         "is (n, m, 1), as in NumPy.\n\n"
         f">>> ag.atleast_{count}d(nc.ones(2)).shape\n{(2,) if count == 1 else (1, 2, 1)[:count]}"
+        "\n\nArgs:\n    tensors: One tensor, several, or a list of them."
     )
     return at_least
 
@@ -84,6 +85,9 @@ def sum_to_size(input: Any, *size: Any) -> Any:
 
     >>> ag.sum_to_size(nc.ones(2, 3), 1, 3).tolist()
     [[2.0, 2.0, 2.0]]
+
+    Raises:
+        ShapeError: Unless given equal sizes, or 1.
     """
     x = ag.as_operand(input)
     wanted = plain_shape("sum_to_size", size[0] if len(size) == 1 else size)
@@ -101,6 +105,12 @@ def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
 
     >>> ag.rot90([[1, 2], [3, 4]]).tolist()
     [[2, 4], [1, 3]]
+
+    Args:
+        dims: The plane: two dimensions.
+
+    Raises:
+        AttributeValueError: Unless given two dimensions.
     """
     x = ag.as_operand(input)
     places = [axis("rot90", each, x.ndim) for each in dims]
@@ -122,6 +132,9 @@ def column_stack(tensors: Sequence[Any]) -> Any:
 
     >>> ag.column_stack([nc.tensor([1, 2]), nc.tensor([3, 4])]).tolist()
     [[1, 3], [2, 4]]
+
+    Args:
+        tensors: The tensors, in order.
     """
     return ag.cat(
         [ag.reshape(x, (-1, 1)) if x.ndim < 2 else x for x in _listed("column_stack", tensors)], 1
@@ -133,6 +146,9 @@ def dstack(tensors: Sequence[Any]) -> Any:
 
     >>> ag.dstack([nc.tensor([1, 2]), nc.tensor([3, 4])]).tolist()
     [[[1, 3], [2, 4]]]
+
+    Args:
+        tensors: The tensors, in order.
     """
     return ag.cat([_raised(x, 3) for x in _listed("dstack", tensors)], 2)
 
@@ -142,6 +158,12 @@ def block_diag(*tensors: Any) -> Any:
 
     >>> ag.block_diag(nc.ones(1, 2), nc.ones(2, 1)).shape
     (3, 3)
+
+    Args:
+        tensors: The tensors, in order.
+
+    Raises:
+        ShapeError: Unless given at most two dimensions each.
     """
     parts = [_raised(x, 2) for x in _listed("block_diag", tensors)]
     if any(x.ndim > 2 for x in parts):
@@ -159,6 +181,9 @@ def cartesian_prod(*tensors: Any) -> Any:
 
     >>> ag.cartesian_prod(nc.tensor([1, 2]), nc.tensor([3, 4])).tolist()
     [[1, 3], [1, 4], [2, 3], [2, 4]]
+
+    Args:
+        tensors: The tensors, in order.
     """
     given = _listed("cartesian_prod", tensors)
     if len(given) == 1:
@@ -171,6 +196,12 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
 
     >>> ag.combinations(nc.tensor([1, 2, 3])).tolist()
     [[1, 2], [1, 3], [2, 3]]
+
+    Args:
+        with_replacement: Whether an element may come several times.
+
+    Raises:
+        AttributeValueError: Unless given r of 0 or more, of a vector.
     """
     x = ag.as_operand(input)
     r = -1 if whole(r) is None or r > max(x.size, 1) << 5 else int(r)
@@ -194,6 +225,13 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
 
     >>> [part.tolist() for part in nc.arange(5).tensor_split(2)]
     [[0, 1, 2], [3, 4]]
+
+    Args:
+        indices_or_sections: Into how many parts, or the places of the cuts.
+
+    Raises:
+        ShapeError: Unless given at least one.
+        AttributeValueError: Unless given at least one.
     """
     x = ag.as_operand(input)
     place = axis("tensor_split", dim, x.ndim)
@@ -235,6 +273,10 @@ def _split_along(name: str, least: int, dim: int) -> Callable[..., Any]:
     split.__doc__ = (
         f"Parts of equal size, or ending at places, along axis {dim}: `tensor_split`.\n\n"
         f">>> [part.shape for part in ag.{name}(nc.zeros(2, 2, 2), 2)]\n{[shape, shape]}"
+        "\n\nArgs:\n    input: A tensor of enough dimensions.\n"
+        "    indices_or_sections: Into how many equal parts, or the places of the cuts.\n\n"
+        "Raises:\n    ShapeError: It has too few dimensions.\n"
+        "    AttributeValueError: The axis cannot be cut into equal parts."
     )
     return split
 
@@ -253,6 +295,9 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
         offset: Which diagonal: above the main one from 1 on, below it from -1 on.
         dim1: Where the rows stand in the result, which has a dimension more.
         dim2: Where the columns stand.
+
+    Raises:
+        AttributeValueError: Unless given a dimension, and an int.
     """
     x = ag.as_operand(input)
     if not x.ndim or whole(offset) is None:
@@ -275,6 +320,12 @@ def diagflat(input: Any, offset: int = 0) -> Any:
 
     >>> ag.diagflat([1.0, 2.0]).tolist()
     [[1.0, 0.0], [0.0, 2.0]]
+
+    Args:
+        offset: Which diagonal: above the main one if positive.
+
+    Raises:
+        AttributeValueError: An argument has a value that cannot be used.
     """
     x = ag.reshape(input, (-1,))
     if isinstance(offset, int) and (x.size + abs(offset)) ** 2 > 1 << 36:
@@ -290,6 +341,9 @@ def channel_shuffle(input: Any, groups: int) -> Any:
 
     >>> ag.channel_shuffle(nc.rand(1, 4, 2, 2), 2).shape
     (1, 4, 2, 2)
+
+    Raises:
+        AttributeValueError: Unless given (N, C, ...), equal groups.
     """
     x, count = ag.as_operand(input), whole(groups)
     if count is None or count < 1 or x.ndim < 3 or x.shape[1] % count:
@@ -306,6 +360,9 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype:
 
     >>> ag.logspace(0, 2, 3).tolist()
     [1.0, 10.0, 100.0]
+
+    Args:
+        steps: How many numbers.
     """
     plain_shape("logspace", steps)
     kind = nc.dtype_name("float32" if dtype is None else dtype)

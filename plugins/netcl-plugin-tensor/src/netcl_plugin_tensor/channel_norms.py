@@ -71,6 +71,10 @@ def instance_norm(
 
     >>> ag.instance_norm(nc.rand(2, 3, 4, 4)).shape
     (2, 3, 4, 4)
+
+    Raises:
+        ShapeError: Unless given 2 or more values a channel.
+        ArgumentError: Unless given a tensor.
     """
     count, channels, *rest = _checked("instance_norm", x)
     if not use_input_stats:

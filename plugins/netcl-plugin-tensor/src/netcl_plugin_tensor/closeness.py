@@ -23,6 +23,10 @@ def isclose(
         rtol: The bound per |y|, 0 or more.
         atol: The bound beside that, 0 or more.
         equal_nan: Whether two NaNs are close.
+
+    Raises:
+        DtypeError: Unless given one dtype.
+        AttributeValueError: Unless given 0 or more.
     """
     for name, bound in {"rtol": rtol, "atol": atol}.items():
         if not bound >= 0:

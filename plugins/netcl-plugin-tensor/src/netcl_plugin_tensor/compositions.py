@@ -18,6 +18,10 @@ def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
 
     >>> ag.swapaxes(nc.zeros(2, 3, 4), 0, 2).shape
     (4, 3, 2)
+
+    Args:
+        axis0: The first dimension.
+        axis1: The second one.
     """
     return ag.transpose(input, axis0, axis1)
 
@@ -27,6 +31,10 @@ def swapdims(input: Any, dim0: int, dim1: int) -> Any:
 
     >>> ag.swapdims(nc.zeros(2, 3, 4), 0, 2).shape
     (4, 3, 2)
+
+    Args:
+        dim0: The first dimension.
+        dim1: The first dimension of the matrices.
     """
     return ag.transpose(input, dim0, dim1)
 
@@ -41,6 +49,9 @@ def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence
         input: A tensor of any dtype.
         source: Which dimensions.
         destination: Where each of them goes.
+
+    Raises:
+        AttributeValueError: Unless given as many of one as of the other.
     """
     ndim = ndim_of(input)
     given, wanted = (_places("movedim", each, ndim) for each in (source, destination))
@@ -57,6 +68,10 @@ def moveaxis(input: Any, source: int | Sequence[int], destination: int | Sequenc
 
     >>> ag.moveaxis(nc.zeros(2, 3, 4), 0, -1).shape
     (3, 4, 2)
+
+    Args:
+        source: Which dimensions.
+        destination: Where they go.
     """
     return ag.movedim(input, source, destination)
 
@@ -122,6 +137,9 @@ def select(input: Any, dim: int, index: int) -> Any:
 
     >>> ag.select(nc.tensor([[1, 2], [3, 4]]), 0, 1).tolist()
     [3, 4]
+
+    Args:
+        index: Which one.
     """
     shape = shape_of(input)
     place, number = axis("select", dim, len(shape)), whole(index)
@@ -136,6 +154,10 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
 
     >>> ag.narrow(nc.arange(5), 0, 1, 3).tolist()
     [1, 2, 3]
+
+    Args:
+        start: The first index.
+        length: How many.
     """
     shape = shape_of(input)
     place = axis("narrow", dim, len(shape))
@@ -158,6 +180,9 @@ def concat(tensors: Sequence[Any], dim: int = 0) -> Any:
 
     >>> ag.concat([nc.tensor([1, 2]), nc.tensor([3])]).tolist()
     [1, 2, 3]
+
+    Args:
+        tensors: The tensors, in order.
     """
     return ag.cat(tensors, dim)
 
@@ -167,6 +192,9 @@ def concatenate(tensors: Sequence[Any], dim: int = 0) -> Any:
 
     >>> ag.concatenate([nc.tensor([1, 2]), nc.tensor([3])]).tolist()
     [1, 2, 3]
+
+    Args:
+        tensors: The tensors, in order.
     """
     return ag.cat(tensors, dim)
 
@@ -176,6 +204,9 @@ def hstack(tensors: Sequence[Any]) -> Any:
 
     >>> ag.hstack([nc.tensor([1]), nc.tensor([2, 3])]).tolist()
     [1, 2, 3]
+
+    Args:
+        tensors: The tensors, in order.
     """
     parts = [ag.reshape(each, (-1,)) if not shape_of(each) else each for each in tensors]
     return ag.cat(parts, 0 if parts and ndim_of(parts[0]) == 1 else 1)
@@ -186,6 +217,9 @@ def vstack(tensors: Sequence[Any]) -> Any:
 
     >>> ag.vstack([nc.tensor([1, 2]), nc.tensor([3, 4])]).tolist()
     [[1, 2], [3, 4]]
+
+    Args:
+        tensors: The tensors, in order.
     """
     rows = [ag.reshape(each, (1, -1)) if ndim_of(each) < 2 else each for each in tensors]
     return ag.cat(rows, 0)
@@ -200,6 +234,9 @@ def tile(input: Any, dims: Sequence[int]) -> Any:
     Args:
         input: A tensor of any dtype.
         dims: How often, 0 or more, the last axis last.
+
+    Raises:
+        AttributeValueError: Unless given ints, 0 or more.
     """
     given, shape = [dims] if isinstance(dims, int) else list(dims), shape_of(input)
     times = [whole(each) for each in given]
@@ -219,6 +256,13 @@ def repeat(input: Any, *sizes: Any, repeats: Any = ()) -> Any:
 
     >>> ag.repeat(nc.rand(2, 3), 2, 1).shape
     (4, 3)
+
+    Args:
+        sizes: How often each dimension is repeated.
+        repeats: How often each dimension is repeated.
+
+    Raises:
+        AttributeValueError: Unless given one for every axis.
     """
     sizes = sizes or (repeats,)
     times = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
@@ -281,6 +325,9 @@ def rrelu(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool
         training: False: nothing is drawn, and the slope is the mean of the two.
 
     (Xu, Wang, Chen, Li 2015, arXiv:1505.00853)
+
+    Raises:
+        AttributeValueError: Unless given a lower bound up to the upper one.
     """
     if not lower <= upper:
         given = f"lower={lower!r}, upper={upper!r}"

@@ -41,6 +41,9 @@ def unique(
 
     Returns the values alone, or a tuple. The host reads the data, or on a GPU how many there are,
     so that this waits for the device and ends a compiled region; no gradient flows through it.
+
+    Raises:
+        ShapeError: Unless given dim=None.
     """
     x = ag.as_operand(input)
     if dim is None and x.size and not is_on_host(x):
@@ -112,6 +115,9 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
 
     Returns int64, or the weights' sums. The host reads the largest number, so that this waits for
     the device and ends a compiled region; no gradient flows through it.
+
+    Raises:
+        AttributeValueError: Unless given 0 or more.
     """
     x = ag.as_operand(input)
     if x.dtype not in _INTEGERS or x.ndim != 1:

@@ -161,6 +161,9 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
         compute_mode: PyTorch's; the differences are always computed.
 
     Returns (..., P, R). Where a distance is 0 so is its gradient.
+
+    Raises:
+        ShapeError: Unless given rows of one length: (..., P, M), (..., R, M).
     """
     a, b = (ag.as_operand(x) for x in (x1, x2))
     if min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-1]:
@@ -181,6 +184,10 @@ def pdist(input: Any, p: float = 2.0) -> Any:
     Args:
         input: A floating tensor.
         p: As of `norm`, not negative.
+
+    Raises:
+        ShapeError: Unless given rows (N, M).
+        AttributeValueError: Unless given a number that is not negative.
     """
     x = ag.as_operand(input)
     if x.ndim != 2:

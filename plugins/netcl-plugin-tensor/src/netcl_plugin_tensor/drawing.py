@@ -36,6 +36,11 @@ def multinomial(
     sums; without, they are the largest of weight / e with exponential numbers e, in that order
     (Efraimidis, Spirakis 2006, doi:10.1016/j.ipl.2005.11.003). The host reads the weights to check
     them, so that this ends a compiled region.
+
+    Raises:
+        DtypeError: Unless given floating weights.
+        ShapeError: Unless given one row or several.
+        AttributeValueError: Unless given an int, 1 or more.
     """
     x = ag.as_operand(input).detach()
     count = whole(num_samples)
@@ -80,6 +85,10 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
         dtype: Where both are numbers: the dtype.
         device: Where both are numbers: the device.
         requires_grad: Where both are numbers: whether the result records.
+
+    Raises:
+        ShapeError: Unless given size=(...).
+        ArgumentError: Unless given tensors or numbers.
     """
     given = [x for x in (mean, std) if isinstance(x, Tensor)]
     if not given:

@@ -21,6 +21,9 @@ def glu(input: Any, dim: int = -1) -> Any:
         dim: The axis.
 
     (Dauphin, Fan, Auli, Grangier 2017, arXiv:1612.08083)
+
+    Raises:
+        ShapeError: Unless given an axis of even size.
     """
     shape = shape_of(input)
     place = axis("glu", dim, len(shape))

@@ -114,6 +114,12 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
 
     >>> ag.stack([nc.tensor([1, 2]), nc.tensor([3, 4])]).tolist()
     [[1, 2], [3, 4]]
+
+    Args:
+        tensors: The tensors, in order.
+
+    Raises:
+        ArgumentError: Unless given at least one.
     """
     items = list(tensors)
     if not items:
@@ -127,6 +133,13 @@ def split(x: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> 
 
     >>> [x.tolist() for x in ag.split(nc.arange(5), 2)]
     [[0, 1], [2, 3], [4]]
+
+    Args:
+        split_size_or_sections: The size of a part, or the size of each.
+
+    Raises:
+        ShapeError: Unless given at least one.
+        AttributeValueError: Unless given 1 or more.
     """
     if not shape_of(x):
         raise ShapeError(message("split", "a tensor without dimensions", "at least one"))
@@ -179,6 +192,9 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
 
     >>> [x.tolist() for x in ag.unbind(nc.tensor([[1, 2], [3, 4]]))]
     [[1, 2], [3, 4]]
+
+    Raises:
+        ShapeError: Unless given 1 or more.
     """
     shape = shape_of(input)
     place = axis("unbind", dim, len(shape))
@@ -217,6 +233,10 @@ def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
 
     >>> [x.tolist() for x in ag.chunk(nc.arange(5), 2)]
     [[0, 1, 2], [3, 4]]
+
+    Raises:
+        AttributeValueError: Unless given an int, 1 or more.
+        ShapeError: Unless given at least one.
     """
     if not hasattr(chunks, "__index__") or int(chunks) < 1:
         raise AttributeValueError(message("chunk", f"chunks={chunks!r}", "an int, 1 or more"))

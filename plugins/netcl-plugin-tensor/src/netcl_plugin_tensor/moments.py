@@ -22,6 +22,10 @@ def std_mean(x: Any, dim: Any = None, correction: float | None = None, keepdim: 
     >>> std, mean = ag.std_mean([1.0, 2.0, 3.0])
     >>> std.item(), mean.item()
     (1.0, 2.0)
+
+    Args:
+        correction: What is subtracted from the count in the divisor.
+        unbiased: False is a correction of 0.
     """
     correction = 1 if correction is None else correction
     return ag.std(x, dim, correction, keepdim, unbiased=unbiased), ag.mean(x, _all(dim), keepdim)
@@ -69,6 +73,9 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
     >>> ag.renorm([[3.0, 4.0], [0.3, 0.4]], 2, 0, 1.0).numpy().round(4)
     array([[0.6, 0.8],
            [0.3, 0.4]], dtype=float32)
+
+    Raises:
+        AttributeValueError: Unless given two dimensions, p > 0, maxnorm >= 0.
     """
     x = ag.as_operand(input)
     place = axis("renorm", dim, x.ndim)
@@ -111,6 +118,9 @@ def trapz(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
 
     >>> ag.trapz(nc.tensor([1.0, 2.0, 3.0])).item()
     4.0
+
+    Args:
+        dx: How far apart the places are.
     """
     return ag.trapezoid(y, x, dx=dx, dim=dim)
 
@@ -150,6 +160,9 @@ def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int =
         spacing: How far apart they stand: a number, one for each axis, or vectors of places.
         dim: The axes; None: all.
         edge_order: 1 or 2, of the differences at the ends.
+
+    Raises:
+        AttributeValueError: Unless given 1 or 2, and one spacing for each.
     """
     x = ag.as_operand(input)
     x = x if DTYPES[x.dtype].floating else x.astype("float32")

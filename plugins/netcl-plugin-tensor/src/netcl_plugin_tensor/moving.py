@@ -126,6 +126,10 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
         dim: The axis.
         prepend: What is put before it first, with the same sizes on the other axes.
         append: What is put after it.
+
+    Raises:
+        AttributeValueError: Unless given an int, 0 or more.
+        ShapeError: Unless given one or more.
     """
     count = whole(n)
     if count is None or count < 0 or isinstance(n, bool):

@@ -76,6 +76,10 @@ def feature_alpha_dropout(x: Any, p: float = 0.5, training: bool = False) -> Any
 
     >>> ag.feature_alpha_dropout(nc.ones(2, 3, 4, 4), 0.5).shape
     (2, 3, 4, 4)
+
+    Args:
+        p: The probability of a zero, from 0 to 1.
+        training: Whether elements are dropped; else nothing changes.
     """
     return _alpha_dropout("feature_alpha_dropout", x, p, training, whole=True)
 
@@ -119,6 +123,10 @@ def gumbel_softmax(
         dim: The axis of the categories.
 
     (Jang, Gu, Poole 2016, arXiv:1611.01144)
+
+    Raises:
+        DtypeError: Unless given a floating dtype.
+        AttributeValueError: Unless given a number above 0.
     """
     x = ag.as_operand(logits)
     if not DTYPES[x.dtype].floating:

@@ -62,6 +62,9 @@ def layer_norm(
 
     >>> ag.layer_norm([[1.0, 3.0]], 2).numpy().round(3)
     array([[-1.,  1.]], dtype=float32)
+
+    Args:
+        normalized_shape: The last dimensions, that are normalized together.
     """
     over = _trailing("layer_norm", x, normalized_shape)
     return _affine(_standardize(x, over, eps), weight, bias)
@@ -76,6 +79,12 @@ def rms_norm(
 
     >>> ag.rms_norm([[3.0, 4.0]], 2).numpy().round(3)
     array([[0.849, 1.131]], dtype=float32)
+
+    Args:
+        normalized_shape: The last dimensions, that are normalized together.
+
+    Raises:
+        DtypeError: Unless given a floating dtype.
     """
     x = ag.as_operand(x)
     over = _trailing("rms_norm", x, normalized_shape)

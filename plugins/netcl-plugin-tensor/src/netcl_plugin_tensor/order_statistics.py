@@ -46,6 +46,9 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
         k: From 1 on.
         dim: The axis.
         keepdim: Whether the axis stays, with size 1.
+
+    Raises:
+        AttributeValueError: An argument has a value that cannot be used.
     """
     x, place, size = line_of("kthvalue", input, dim)
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= size:

@@ -123,6 +123,9 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: Any = Non
         mode: `'constant'`, `'reflect'` (without the edge), `'replicate'` (the edge) or
             `'circular'` (from the other end).
         value: The number of `'constant'`; None is 0.
+
+    Raises:
+        AttributeValueError: An argument has a value that cannot be used.
     """
     if mode == "constant":
         return CONSTANT(input, pad, 0.0 if value is None else value)

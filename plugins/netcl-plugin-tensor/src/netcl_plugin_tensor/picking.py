@@ -39,6 +39,9 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
 
     >>> ag.nonzero_static(nc.tensor([0, 3, 5]), size=3).tolist()
     [[1], [2], [-1]]
+
+    Raises:
+        AttributeValueError: Unless given an int from 0 on.
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:
         raise AttributeValueError(message("nonzero_static", f"size={size!r}", "an int from 0 on"))
@@ -108,6 +111,9 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
 
     >>> ag.index_copy([0.0, 0.0], 0, nc.tensor([1]), nc.tensor([5.0])).tolist()
     [0.0, 5.0]
+
+    Args:
+        index: The places along the dimension.
     """
     x = ag.as_operand(input)
     copied = ag.as_operand(source, x.device)
@@ -123,6 +129,9 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
 
     >>> ag.index_fill([0.0, 0.0], 0, nc.tensor([1]), 7.0).tolist()
     [0.0, 7.0]
+
+    Args:
+        index: The places along the dimension.
     """
     x = ag.as_operand(input)
     places = ag.as_operand(index, x.device)

@@ -25,6 +25,9 @@ def take(input: Any, index: Any) -> Any:
 
     >>> ag.take(nc.tensor([[1, 2], [3, 4]]), nc.tensor([3, 0])).tolist()
     [4, 1]
+
+    Raises:
+        IndexError: An index is out of range.
     """
     x = ag.as_operand(input)
     places = ag.as_operand(index, x.device)
@@ -49,6 +52,13 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
 
     >>> ag.put(nc.zeros(2, 2), nc.tensor([1, 2]), nc.tensor([5.0, 6.0])).tolist()
     [[0.0, 5.0], [6.0, 0.0]]
+
+    Args:
+        index: The places in the flattened tensor.
+        accumulate: Whether values are added to what is there.
+
+    Raises:
+        ShapeError: Unless given as many of one as of the other.
     """
     x = ag.as_operand(input)
     places, values = ag.as_operand(index, x.device), ag.as_operand(source, x.device)
@@ -72,6 +82,10 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     >>> mask = nc.tensor([True, False, True])
     >>> ag.masked_scatter(nc.zeros(3), mask, nc.tensor([1.0, 2.0])).tolist()
     [1.0, 0.0, 2.0]
+
+    Raises:
+        DtypeError: Unless given a bool mask, and one dtype.
+        ShapeError: Unless given as many at least.
     """
     x = ag.as_operand(input)
     chosen, values = ag.as_operand(mask, x.device), ag.as_operand(source, x.device)
@@ -102,6 +116,9 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
         input: A tensor of any dtype.
         indices: int64, as many dimensions as the input.
         dim: The axis; None: of the flattened tensor.
+
+    Raises:
+        ShapeError: Unless given as many dimensions.
     """
     x = ag.as_operand(input)
     places = ag.as_operand(indices, x.device)
@@ -131,6 +148,12 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
 
     >>> [each.tolist() for each in ag.unravel_index(nc.tensor([1, 5]), (2, 3))]
     [[0, 1], [1, 2]]
+
+    Args:
+        indices: Which elements, in order.
+
+    Raises:
+        ShapeError: Unless given ints of at least 1.
     """
     places = ag.as_operand(indices)
     given = shape if np.iterable(shape) else [shape]

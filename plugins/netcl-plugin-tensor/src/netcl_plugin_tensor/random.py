@@ -68,6 +68,9 @@ def randn(
 
     >>> ag.randn(2, 3).shape
     (2, 3)
+
+    Args:
+        sizes: The sizes, as a tuple or as several integers.
     """
     shape = _sizes("randn", sizes if size is None else (size,))
     return _drawn("normal", "randn", shape, dtype, device, requires_grad, generator=generator)
@@ -156,6 +159,9 @@ def randint_like(
 
     >>> ag.randint_like(nc.zeros(2, 3), 10).shape
     (2, 3)
+
+    Args:
+        low: The smallest number.
     """
     if high is None:
         low, high = 0, low

@@ -37,6 +37,9 @@ def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
 
     >>> ag.select_scatter(nc.zeros(2, 2), nc.tensor([1.0, 2.0]), 0, 1).tolist()
     [[0.0, 0.0], [1.0, 2.0]]
+
+    Raises:
+        IndexError: An index is out of range.
     """
     x = ag.as_operand(input)
     place, number = axis("select_scatter", dim, x.ndim), whole(index)
@@ -54,6 +57,9 @@ def slice_scatter(
 
     >>> ag.slice_scatter(nc.zeros(4), nc.ones(2), start=1, end=3).tolist()
     [0.0, 1.0, 1.0, 0.0]
+
+    Raises:
+        AttributeValueError: Unless given at least 1, and a dimension.
     """
     x = ag.as_operand(input)
     place = axis("slice_scatter", dim, x.ndim)
@@ -69,6 +75,9 @@ def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
 
     >>> ag.diagonal_scatter(nc.zeros(2, 2), nc.tensor([1.0, 2.0])).tolist()
     [[1.0, 0.0], [0.0, 2.0]]
+
+    Raises:
+        AttributeValueError: Unless given two dimensions, and an int.
     """
     x = ag.as_operand(input)
     first, second = (axis("diagonal_scatter", each, x.ndim) for each in (dim1, dim2))

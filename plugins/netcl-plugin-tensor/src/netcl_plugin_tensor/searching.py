@@ -32,6 +32,9 @@ def searchsorted(sorted_sequence: Any, input: Any, *, out_int32: bool = False, r
         sorter: int64 places that sort the sequence, if it is not sorted.
 
     It halves what is left, for all values at once.
+
+    Raises:
+        ShapeError: Unless given a vector, or a line for each.
     """
     one_of("searchsorted", "side", side or "left", ("left", "right"))
     lines = ag.as_operand(sorted_sequence)
@@ -66,6 +69,10 @@ def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bo
 
     >>> ag.bucketize([1.0, 5.0], [0.0, 2.0, 4.0]).tolist()
     [1, 3]
+
+    Args:
+        out_int32: Whether the numbers are int32, not int64.
+        right: Whether a value equal to a boundary goes behind it.
     """
     return ag.searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
@@ -104,6 +111,10 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
         bins: How many parts.
         min: Where the first begins.
         max: Where the last ends, which belongs to it; if it is `min`, the input's own bounds.
+
+    Raises:
+        AttributeValueError: Unless given at least one, and bounds in order.
+        DtypeError: Unless given a floating dtype.
     """
     x = ag.as_operand(input)
     if whole(bins) is None or bins < 1 or not min <= max:
@@ -176,6 +187,11 @@ def histogram(input: Any, bins: Any = 100, *, range: Any = None, weight: Any = N
         range: The first and the last bound; None: the least and the largest element.
         weight: How much each element counts, of the input's shape.
         density: Whether the result is divided by its integral.
+
+    Raises:
+        DtypeError: Unless given a floating dtype.
+        ShapeError: Unless given a vector of two or more.
+        AttributeValueError: Unless given at least one.
     """
     x = ag.as_operand(input).detach()
     if not DTYPES[x.dtype].floating:

@@ -32,6 +32,9 @@ def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tu
 
     >>> [each.tolist() for each in ag.split_with_sizes(nc.arange(4), [1, 3])]
     [[0], [1, 2, 3]]
+
+    Args:
+        split_sizes: The size of each part.
     """
     return ag.split(input, plain_shape("split_with_sizes", split_sizes), dim)  # type: ignore[no-any-return]
 
@@ -41,6 +44,9 @@ def unsafe_split(input: Any, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
 
     >>> [each.tolist() for each in ag.unsafe_split(nc.arange(4), 3)]
     [[0, 1, 2], [3]]
+
+    Args:
+        split_size: The size of a part.
     """
     return ag.split(input, split_size, dim)  # type: ignore[no-any-return]
 
@@ -59,6 +65,12 @@ def fill(input: Any, value: Any) -> Any:
 
     >>> ag.fill([1.0, 2.0], 7.0).tolist()
     [7.0, 7.0]
+
+    Args:
+        value: The number.
+
+    Raises:
+        ShapeError: Unless given a number.
     """
     x = ag.as_operand(input)
     if shape_of(value):
@@ -75,6 +87,12 @@ def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None,
 
     >>> ag.scalar_tensor(3)
     Tensor(3., shape=(), dtype=float32, device=numpy)
+
+    Args:
+        s: The number.
+
+    Raises:
+        ShapeError: Unless given a number.
     """
     if shape_of(s):
         raise ShapeError(message("scalar_tensor", f"shape {shape_of(s)}", "a number"))
@@ -87,6 +105,10 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
     >>> nc.broadcast_shapes((3, 1), (4,))
     (3, 4)
+
+    Raises:
+        ArgumentError: Unless given at least one.
+        ShapeError: The shapes do not fit.
     """
     if not shapes:
         raise ArgumentError(message("broadcast_shapes", "no shapes", "at least one"))
@@ -104,6 +126,12 @@ def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], *, dtype
 
     >>> ag.empty_permuted((2, 3), (1, 0)).stride()
     (1, 2)
+
+    Args:
+        physical_layout: The order of the dimensions in memory.
+
+    Raises:
+        AttributeValueError: Unless given each dimension once.
     """
     shape = plain_shape("empty_permuted", size)
     order = plain_shape("empty_permuted", physical_layout)
@@ -122,6 +150,9 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = No
     >>> x = ag.empty_strided((2, 3), (1, 2))
     >>> x.shape, x.stride()
     ((2, 3), (1, 2))
+
+    Raises:
+        ShapeError: Unless given as many of one as of the other.
     """
     shape, steps = (plain_shape("empty_strided", each) for each in (size, stride))
     if len(shape) != len(steps):

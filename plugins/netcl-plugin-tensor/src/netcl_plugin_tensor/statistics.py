@@ -164,6 +164,10 @@ def std(
 
     >>> ag.std([1.0, 2.0, 3.0]).item()
     1.0
+
+    Args:
+        correction: What is subtracted from the count in the divisor.
+        unbiased: False is a correction of 0.
     """
     return _as_given(x, ag.sqrt(variance("std", x, dim, correction, keepdim, unbiased)))
 

@@ -21,6 +21,7 @@ from netcl_plugin_kit.numerics.gradient_trial import (
     Rounding,
     hull,
     rounding_of,
+    rows_of,
     times,
 )
 
@@ -102,10 +103,7 @@ class DirectionalTrial:
         return None
 
     def _rows(self, results: Sequence[Array]) -> Array:
-        """The results, a row each; zeros for one of another size, which has no gradient."""
-        size = self.trial.upstream.shape[1]
-        flat = [each.reshape(-1) if each.size == size else np.zeros(size) for each in results]
-        return np.stack(flat)
+        return rows_of(results, self.trial.upstream.shape[1])
 
     def _groups(self) -> Iterator[Array]:
         usable = np.flatnonzero(np.isfinite(self.x) & np.isfinite(self.given))
@@ -185,8 +183,24 @@ class DirectionalTrial:
         middle = abs(float(low.sum() + high.sum())) / 2
         margin += 8 * self.rounding.stored * middle if np.isfinite(middle) else 0.0
         given = float((self.given[group] * direction).sum())
+        if not float(low.sum()) - margin <= given <= float(high.sum()) + margin:
+            margin += 16 * self.rounding.stored * self._reach(arrays, group, direction)
         bounds = float(low.sum()) - margin, float(high.sum()) + margin
         return _Verdict(given, *bounds, float(direction[0]), float(np.abs(direction).sum()))
+
+    def _reach(self, arrays: list[Array], group: Array, direction: Array) -> float:
+        """How far the results go where elements turn to their negatives, or to thrice their size.
+
+        It is that of a move as long as the direction. A gradient that is tiny beside it is a
+        difference of terms that are not: where a softmax has come near 1, its gradient is 1 less a
+        number that is rounded near 1.
+        """
+        length = np.maximum(np.abs(direction), 1.0)
+        f = self._line(arrays, group, 2 * np.copysign(length, direction))
+        apart = np.maximum(np.abs(f(1.0) - f(0.0)), np.abs(f(-1.0) - f(0.0)))
+        moved = np.abs(self.trial.upstream) * apart
+        whole = float(np.where(np.isfinite(moved), moved, 0.0).sum())
+        return whole * float((np.abs(direction) / length).max())
 
     def _margin(self, group: Array, direction: Array, sizes: Array, bent: float) -> float:
         """What rounding may add: to sums of so large terms, and to results that bend so much."""

@@ -87,12 +87,10 @@ class GradientTrial:
         self.forward = forward
         self.arrays = host_arrays(node.inputs)
         self.results = [np.asarray(each) for each in self.forward.run(self.arrays)]
-        self.upstream = np.stack(
-            [
-                np.broadcast_to(_flat(upstream[i]), (int(np.prod(self.forward.shape)),))
-                for i in range(len(self.results))
-            ]
-        )
+        most = int(np.prod(self.forward.shape))
+        sizes = [most if each.size == 1 else each.size for each in self.results]
+        given = [_whole(upstream[i], size) for i, size in enumerate(sizes)]
+        self.upstream = rows_of(given, max(most, *sizes))
 
     @property
     def stale(self) -> bool:
@@ -161,10 +159,17 @@ class GradientTrial:
         return moved.astype(kept.numpy).astype(np.float64)
 
 
-def _flat(gradient: Any) -> Array:
+def rows_of(results: Sequence[Array], size: int) -> Array:
+    """A row each, with zeros behind the shorter ones: results of one node have any sizes."""
+    flat = [np.asarray(each, np.float64).reshape(-1) for each in results]
+    return np.stack([np.pad(each, (0, size - each.size)) for each in flat])
+
+
+def _whole(gradient: Any, size: int) -> Array:
+    """The upstream gradient of a result of some size; None is zeros."""
     if gradient is None:
-        return np.zeros(1)
-    return np.asarray(whole(gradient).to_host(), np.float64).reshape(-1)
+        return np.zeros(size)
+    return np.broadcast_to(np.asarray(whole(gradient).to_host()).reshape(-1), (size,))
 
 
 def hull(lows: Sequence[Array], highs: Sequence[Array]) -> tuple[Array, Array]:

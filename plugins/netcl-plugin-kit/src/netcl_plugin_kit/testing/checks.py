@@ -98,6 +98,12 @@ def check_values(case: Case, shapes: Sequence[Shape], device: Device, dtype: str
 
     >>> case = Case("sin", [normal()], reference=np.sin)
     >>> check_values(case, [(2, 3)], nc.get_device("numpy"), "float64")  # or AssertionError
+
+    Args:
+        case: The case.
+        shapes: The shapes of its tensors, one of the case's variants.
+        device: Where the op is computed.
+        dtype: The dtype of the floating inputs.
     """
     arrays = case.sample(shapes, dtype)
     where = _where(case, device, dtype, arrays)

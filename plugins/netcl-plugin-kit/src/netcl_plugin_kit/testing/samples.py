@@ -28,6 +28,9 @@ def normal(scale: float = 1.0) -> Sampler:
 
     >>> normal(2.0)(np.random.default_rng(0), (2, 3)).dtype
     dtype('float64')
+
+    Args:
+        scale: The standard deviation.
     """
     return lambda random, shape: np.asarray(scale * random.standard_normal(shape))
 

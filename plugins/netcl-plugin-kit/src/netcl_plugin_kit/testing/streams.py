@@ -40,5 +40,9 @@ def recorded(device: Device, run: bool = True) -> AbstractContextManager[Recordi
     ...     y = ag.relu(x)
     >>> stream.launched  # NumPy computes without kernels
     []
+
+    Args:
+        device: The device.
+        run: Whether the launches happen too.
     """
     return use_stream(RecordingStream(stream_of(device), run))

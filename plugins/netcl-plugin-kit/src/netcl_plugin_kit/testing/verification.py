@@ -102,6 +102,9 @@ def refuse_wrong_gradient(record: AutogradPrimitive) -> None:
     ... except nc.errors.PrimitiveError as error:
     ...     print(str(error).partition(" at ")[0])
     square2: the gradient of input 0 (x0) differs from the derivative of the forward
+
+    Args:
+        record: The record of an elementwise op.
     """
     findings = check_gradient(record)
     if findings:

@@ -10,7 +10,7 @@ import sys
 from typing import Any, Final
 
 from netcl_core.errors import missing_name
-from netcl_plugin_losses.distributions import transforms
+from netcl_plugin_losses.distributions import constraints, transforms
 from netcl_plugin_losses.distributions.base import Distribution, Independent
 from netcl_plugin_losses.distributions.continuous import (
     Cauchy,
@@ -50,7 +50,8 @@ __all__ = ["AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "C
            "Geometric", "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal",
            "MixtureSameFamily", "Multinomial", "MultivariateNormal", "Normal", "OneHotCategorical",
            "Poisson", "PowerTransform", "SigmoidTransform", "StudentT", "TanhTransform",
-           "Transform", "TransformedDistribution", "Uniform", "kl_divergence", "register_kl",
+           "Transform", "TransformedDistribution", "Uniform", "constraints", "kl_divergence",
+           "register_kl",
            "transforms"]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, message
+from netcl_plugin_losses.distributions import constraints
 
 #: The distance from 1 to the next number of a dtype, as far as probabilities stay from 0 and 1.
 EPS: Final = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -24,12 +25,18 @@ class Distribution:
 
     Attributes:
         has_rsample: Whether `rsample` is there.
-        params: The names of the parameters, each with how many of its last dimensions are an
-            event's.
+        arg_constraints: The names of the parameters, each with the values that it may have.
+        support: The values of samples.
+
+    Parameters are looked at where `validate_args=True` asks for it, which waits for the device:
+
+    >>> nc.distributions.Normal(0.0, nc.tensor(-1.0), validate_args=True)
+    Traceback (most recent call last):
+    netcl_core.errors.AttributeValueError: Normal: scale=-1.0; expected positive.
     """
 
     has_rsample: bool = False
-    params: ClassVar[Mapping[str, int]] = {}
+    arg_constraints: ClassVar[Any] = {}
 
     def __init__(
         self,
@@ -39,16 +46,34 @@ class Distribution:
     ) -> None:
         self.batch_shape = tuple(batch_shape)
         self.event_shape = tuple(event_shape)
+        if validate_args:
+            for name, (value, _) in self._given().items():
+                self._validate(name, value)
 
-    def _set(self, *given: Any) -> None:
+    def _validate(self, name: str, value: Any) -> None:
+        allowed = self.arg_constraints[name]
+        if constraints.is_dependent(allowed) or bool(ag.all(allowed.check(value))):
+            return
+        given = f"{name}={value.tolist()}"
+        raise AttributeValueError(message(type(self).__name__, given, f"{allowed}"))
+
+    @property
+    def support(self) -> Any:
+        """The values that samples have."""
+        raise self._lacks("support")
+
+    def _set(self, *given: Any, validate_args: bool | None = None) -> None:
         """Broadcast the parameters of numbers, and note the batch's shape."""
-        for name, value in zip(self.params, together(*given), strict=True):
+        for name, value in zip(self.arg_constraints, together(*given), strict=True):
             setattr(self, name, value)
-        Distribution.__init__(self, value.shape)
+        Distribution.__init__(self, value.shape, validate_args=validate_args)
 
     def _given(self) -> dict[str, tuple[Any, int]]:
         """What `expand` makes a distribution of: tensors, and their dimensions of an event."""
-        return {name: (getattr(self, name), count) for name, count in self.params.items()}
+        return {
+            name: (getattr(self, name), allowed.event_dim)
+            for name, allowed in self.arg_constraints.items()
+        }
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         """The same for a larger batch."""
@@ -143,6 +168,10 @@ class Independent(Distribution):
     >>> d = nc.distributions.Independent(rows, 1)
     >>> d.batch_shape, d.event_shape, d.log_prob(nc.zeros(2, 3)).shape
     ((2,), (3,), (2,))
+
+    Args:
+        base_distribution: The distribution of what comes in.
+        reinterpreted_batch_ndims: How many of the last batch dimensions belong to an event.
     """
 
     def __init__(
@@ -174,6 +203,9 @@ class Independent(Distribution):
     def entropy(self) -> Any:
         return summed(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
+    support = constraints.dependent_property(
+        lambda self: constraints.independent(self.base_dist.support, self.reinterpreted_batch_ndims)
+    )
     mean = property(lambda self: self.base_dist.mean)
     mode = property(lambda self: self.base_dist.mode)
     variance = property(lambda self: self.base_dist.variance)

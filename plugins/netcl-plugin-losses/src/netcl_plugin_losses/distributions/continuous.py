@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Final
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core.errors import AttributeValueError, message
+from netcl_plugin_losses.distributions import constraints
 from netcl_plugin_losses.distributions.base import EPS, Distribution
 
 HALF_LOG_TAU: Final = 0.5 * math.log(2 * math.pi)
@@ -19,12 +21,13 @@ class _Located(Distribution):
     """Distributions with a place and a width."""
 
     has_rsample = True
-    params: ClassVar = {"loc": 0, "scale": 0}
+    arg_constraints: ClassVar = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
     loc: Any
     scale: Any
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self._set(loc, scale)
+        self._set(loc, scale, validate_args=validate_args)
 
     mean = property(lambda self: self.loc)
     mode = property(lambda self: self.loc)
@@ -72,11 +75,12 @@ class HalfNormal(Distribution):
     """
 
     has_rsample = True
-    params: ClassVar = {"scale": 0}
+    arg_constraints: ClassVar = {"scale": constraints.positive}
+    support = constraints.nonnegative
     scale: Any
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        self._set(scale)
+        self._set(scale, validate_args=validate_args)
 
     def _normal(self) -> Normal:
         return Normal(ag.zeros_like(self.scale), self.scale)
@@ -108,6 +112,9 @@ class Laplace(_Located):
     >>> d = nc.distributions.Laplace(nc.tensor(0.0), nc.tensor(1.0))
     >>> d.log_prob(nc.tensor(0.0)).exp().item(), d.variance.item()
     (0.5, 2.0)
+
+    Args:
+        scale: The width, positive, broadcast with the others.
     """
 
     def log_prob(self, value: Any) -> Any:
@@ -133,6 +140,9 @@ class Cauchy(_Located):
     >>> d = nc.distributions.Cauchy(nc.tensor(0.0), nc.tensor(1.0))
     >>> d.cdf(nc.tensor([0.0, 1.0])).numpy().round(4)
     array([0.5 , 0.75], dtype=float32)
+
+    Args:
+        scale: The width, positive, broadcast with the others.
     """
 
     def log_prob(self, value: Any) -> Any:
@@ -157,6 +167,10 @@ class Gumbel(_Located):
     >>> d = nc.distributions.Gumbel(nc.tensor(0.0), nc.tensor(1.0))
     >>> round(d.mean.item(), 4)
     0.5772
+
+    Args:
+        loc: The place, floating.
+        scale: The width, positive, broadcast with the others.
     """
 
     def log_prob(self, value: Any) -> Any:
@@ -185,12 +199,15 @@ class Uniform(Distribution):
     """
 
     has_rsample = True
-    params: ClassVar = {"low": 0, "high": 0}
+    arg_constraints: ClassVar = {"low": constraints.real, "high": constraints.real}
     low: Any
     high: Any
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
-        self._set(low, high)
+        self._set(low, high, validate_args=validate_args)
+        if validate_args and not bool(ag.all(ag.lt(self.low, self.high))):
+            given = f"low={self.low.tolist()}, high={self.high.tolist()}"
+            raise AttributeValueError(message("Uniform", given, "a low below high"))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         return self.icdf(self._noise(nc.rand, sample_shape, self.low))
@@ -208,6 +225,7 @@ class Uniform(Distribution):
     def icdf(self, value: Any) -> Any:
         return self.low + value * (self.high - self.low)
 
+    support = constraints.dependent_property(lambda self: constraints.interval(self.low, self.high))
     mean = property(lambda self: (self.low + self.high) / 2)
     mode = property(lambda self: ag.full_like(self.low, math.nan))
     variance = property(lambda self: (self.high - self.low) ** 2 / 12)
@@ -222,11 +240,12 @@ class Exponential(Distribution):
     """
 
     has_rsample = True
-    params: ClassVar = {"rate": 0}
+    arg_constraints: ClassVar = {"rate": constraints.positive}
+    support = constraints.nonnegative
     rate: Any
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
-        self._set(rate)
+        self._set(rate, validate_args=validate_args)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         return self.icdf(self._noise(nc.rand, sample_shape, self.rate))

@@ -11,6 +11,7 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import ArgumentError, AttributeValueError, message
+from netcl_plugin_losses.distributions import constraints
 from netcl_plugin_losses.distributions.base import EPS, Distribution, summed, together
 
 
@@ -22,8 +23,9 @@ class _Discrete(Distribution):
 
     #: How many dimensions the probabilities of an event have.
     kinds: ClassVar[int] = 0
+    arg_constraints: ClassVar = {"probs": constraints.unit_interval, "logits": constraints.real}
 
-    def __init__(self, probs: Any, logits: Any, *others: Any) -> None:
+    def __init__(self, probs: Any, logits: Any, *others: Any, validate_args: Any = None) -> None:
         if (probs is None) == (logits is None):
             who, given = type(self).__name__, "both" if probs is not None else "neither"
             raise ArgumentError(message(who, f"{given} of probs and logits", "one of them"))
@@ -33,6 +35,9 @@ class _Discrete(Distribution):
             who, given = type(self).__name__, "a tensor without dimensions"
             raise AttributeValueError(message(who, given, "probabilities (..., K)"))
         super().__init__(self._told.shape[: self._told.ndim - self.kinds])
+        if validate_args:
+            for name, value in _Discrete._named(self).items():
+                self._validate(name, value)
 
     def _named(self) -> dict[str, Any]:
         return {"logits" if self._is_logits else "probs": self._told}
@@ -68,10 +73,13 @@ class Bernoulli(_Discrete):
     >>> d = nc.distributions.Bernoulli(probs=nc.tensor([0.25]))
     >>> d.mean.tolist(), d.log_prob(nc.tensor([1.0])).exp().tolist()
     ([0.25], [0.25])
+
+    Args:
+        logits: their logarithms, or log-odds: one of the two is given.
     """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
-        super().__init__(probs, logits)
+        super().__init__(probs, logits, validate_args=validate_args)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         return self._draws(sample_shape, ag.bernoulli)
@@ -89,6 +97,7 @@ class Bernoulli(_Discrete):
         return ag.where(ag.eq(self.probs, 0.5), math.nan, ag.ge(self.probs, 0.5).astype("float32"))
 
     variance = property(lambda self: self.probs * (1 - self.probs))
+    support = constraints.boolean
 
 
 class Geometric(_Discrete):
@@ -97,10 +106,13 @@ class Geometric(_Discrete):
     >>> d = nc.distributions.Geometric(probs=nc.tensor(0.25))
     >>> d.mean.item(), round(d.log_prob(nc.tensor(1.0)).exp().item(), 4)
     (3.0, 0.1875)
+
+    Args:
+        logits: their logarithms, or log-odds: one of the two is given.
     """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
-        super().__init__(probs, logits)
+        super().__init__(probs, logits, validate_args=validate_args)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         u = self._noise(nc.rand, sample_shape, self._told)
@@ -112,6 +124,7 @@ class Geometric(_Discrete):
     def entropy(self) -> Any:
         return (ag.softplus(self.logits) - self.probs * self.logits) / self.probs
 
+    support = constraints.nonnegative_integer
     mean = property(lambda self: 1 / self.probs - 1)
     mode = property(lambda self: ag.zeros_like(self.probs))
     variance = property(lambda self: (1 / self.probs - 1) / self.probs)
@@ -123,12 +136,15 @@ class Binomial(_Discrete):
     >>> d = nc.distributions.Binomial(4, probs=nc.tensor(0.25))
     >>> d.mean.item(), d.variance.item()
     (1.0, 0.75)
+
+    Args:
+        logits: their logarithms, or log-odds: one of the two is given.
     """
 
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: Any = None
     ) -> None:
-        super().__init__(probs, logits, total_count)
+        super().__init__(probs, logits, total_count, validate_args=validate_args)
         self.total_count = self._others[0].astype(self._told.dtype)
 
     def _named(self) -> dict[str, Any]:
@@ -156,6 +172,9 @@ class Binomial(_Discrete):
         logs = self.log_prob(self._support())
         return -ag.sum(ag.exp(logs) * logs, 0)
 
+    support = constraints.dependent_property(
+        lambda self: constraints.integer_interval(0, self.total_count), is_discrete=True
+    )
     mean = property(lambda self: self.total_count * self.probs)
     variance = property(lambda self: self.mean * (1 - self.probs))
 
@@ -168,11 +187,12 @@ class Poisson(Distribution):
     (2.0, -2.0)
     """
 
-    params: ClassVar = {"rate": 0}
+    arg_constraints: ClassVar = {"rate": constraints.nonnegative}
+    support = constraints.nonnegative_integer
     rate: Any
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
-        self._set(rate)
+        self._set(rate, validate_args=validate_args)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         with nc.no_grad():
@@ -191,6 +211,10 @@ class _Outcomes(_Discrete):
     """Distributions of K outcomes, by probabilities along the last axis."""
 
     kinds = 1
+    arg_constraints: ClassVar = {
+        "probs": constraints.independent(constraints.nonnegative, 1),
+        "logits": constraints.real_vector,
+    }
 
     @property
     def logits(self) -> Any:
@@ -211,10 +235,13 @@ class Categorical(_Outcomes):
     >>> policy = nc.distributions.Categorical(logits=nc.tensor([[0.0, 0.0]]))
     >>> policy.sample().shape, round(policy.entropy().item(), 4)
     ((1,), 0.6931)
+
+    Args:
+        probs: The probabilities, or
     """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
-        super().__init__(probs, logits)
+        super().__init__(probs, logits, validate_args=validate_args)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         with nc.no_grad():
@@ -235,6 +262,9 @@ class Categorical(_Outcomes):
     def entropy(self) -> Any:
         return -ag.sum(self.probs * self.logits, -1)
 
+    support: Any = constraints.dependent_property(
+        lambda self: constraints.integer_interval(0, self._told.shape[-1] - 1), is_discrete=True
+    )
     mode = property(lambda self: ag.argmax(self.probs, -1))
 
 
@@ -244,10 +274,13 @@ class OneHotCategorical(Categorical):
     >>> d = nc.distributions.OneHotCategorical(probs=nc.tensor([0.25, 0.75]))
     >>> d.mean.tolist(), d.sample().sum().item()
     ([0.25, 0.75], 1.0)
+
+    Args:
+        logits: their logarithms, or log-odds: one of the two is given.
     """
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
-        super().__init__(probs, logits)
+        super().__init__(probs, logits, validate_args=validate_args)
         self.event_shape = self._told.shape[-1:]
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
@@ -261,6 +294,7 @@ class OneHotCategorical(Categorical):
     def mode(self) -> Any:
         return ag.one_hot(super().mode, self.event_shape[0]).astype(self._told.dtype)
 
+    support = constraints.one_hot
     mean, variance = Bernoulli.mean, Bernoulli.variance
 
 
@@ -270,12 +304,15 @@ class Multinomial(_Outcomes):
     >>> d = nc.distributions.Multinomial(4, probs=nc.tensor([0.25, 0.75]))
     >>> d.mean.tolist(), d.sample().sum().item()
     ([1.0, 3.0], 4.0)
+
+    Args:
+        logits: their logarithms, or log-odds: one of the two is given.
     """
 
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: Any = None
     ) -> None:
-        super().__init__(probs, logits)
+        super().__init__(probs, logits, validate_args=validate_args)
         self.total_count, self.event_shape = int(total_count), self._told.shape[-1:]
 
     def _one(self) -> Categorical:
@@ -303,5 +340,8 @@ class Multinomial(_Outcomes):
         ways = ag.sum(ag.exp(each.log_prob(support)) * ag.lgamma(support + 1), (0, -1))
         return n * self._one().entropy() - math.lgamma(n + 1) + ways
 
+    support = constraints.dependent_property(
+        lambda self: constraints.multinomial(self.total_count), is_discrete=True, event_dim=1
+    )
     mean = property(lambda self: self.total_count * self.probs)
     variance = property(lambda self: self.mean * (1 - self.probs))

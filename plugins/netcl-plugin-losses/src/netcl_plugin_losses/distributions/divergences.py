@@ -43,6 +43,10 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
     >>> p, q = Coin(probs=nc.tensor(0.75)), Coin(probs=nc.tensor(0.5))
     >>> nc.distributions.kl_divergence(p, q).item()
     0.25
+
+    Args:
+        type_p: The class of p, and
+        type_q: the class of q.
     """
 
     def register(function: Any) -> Any:

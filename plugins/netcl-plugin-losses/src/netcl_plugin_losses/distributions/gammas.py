@@ -16,6 +16,7 @@ from netcl_plugin_autodiff.function import Function, once_differentiable
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Tensor
+from netcl_plugin_losses.distributions import constraints
 from netcl_plugin_losses.distributions.base import Distribution, summed, together
 from netcl_plugin_losses.distributions.continuous import Normal
 
@@ -83,12 +84,16 @@ class Gamma(Distribution):
     """
 
     has_rsample = True
-    params: ClassVar = {"concentration": 0, "rate": 0}
+    arg_constraints: ClassVar = {
+        "concentration": constraints.positive,
+        "rate": constraints.positive,
+    }
+    support = constraints.nonnegative
     concentration: Any
     rate: Any
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
-        self._set(concentration, rate)
+        self._set(concentration, rate, validate_args=validate_args)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         found = ag.exp(log_sample(self.concentration, sample_shape)) / self.rate
@@ -115,12 +120,12 @@ class Chi2(Gamma):
     (3.0, 6.0)
     """
 
-    params: ClassVar = {"df": 0}
+    arg_constraints: ClassVar = {"df": constraints.positive}
 
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
         (given,) = together(df)
-        Distribution.__init__(self, given.shape)
         self.concentration, self.rate = given / 2, ag.full_like(given, 0.5)
+        Distribution.__init__(self, given.shape, validate_args=validate_args)
 
     @property
     def df(self) -> Any:
@@ -134,14 +139,19 @@ class Dirichlet(Distribution):
     >>> d = nc.distributions.Dirichlet(nc.tensor([1.0, 3.0]))
     >>> d.mean.tolist(), round(d.sample().sum().item(), 4)
     ([0.25, 0.75], 1.0)
+
+    Args:
+        concentration: The concentrations (..., K), positive.
     """
 
     has_rsample = True
-    params: ClassVar = {"concentration": 1}
+    arg_constraints: ClassVar = {"concentration": constraints.independent(constraints.positive, 1)}
+    support = constraints.simplex
 
     def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
         (self.concentration,) = together(concentration)
-        super().__init__(self.concentration.shape[:-1], self.concentration.shape[-1:])
+        shape = self.concentration.shape
+        super().__init__(shape[:-1], shape[-1:], validate_args)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         return ag.softmax(log_sample(self.concentration, sample_shape), -1)
@@ -177,17 +187,25 @@ class Beta(Distribution):
     >>> d = nc.distributions.Beta(nc.tensor(2.0), nc.tensor(6.0))
     >>> d.mean.item(), d.sample((3,)).shape
     (0.25, (3,))
+
+    Args:
+        concentration1: The first exponent, positive.
+        concentration0: The second one, broadcast with it.
     """
 
     has_rsample = True
-    params: ClassVar = {"concentration1": 0, "concentration0": 0}
+    arg_constraints: ClassVar = {
+        "concentration1": constraints.positive,
+        "concentration0": constraints.positive,
+    }
+    support = constraints.unit_interval
     concentration1: Any
     concentration0: Any
 
     def __init__(
         self, concentration1: Any, concentration0: Any, validate_args: bool | None = None
     ) -> None:
-        self._set(concentration1, concentration0)
+        self._set(concentration1, concentration0, validate_args=validate_args)
 
     def pair(self) -> Dirichlet:
         """The distribution of (x, 1 - x)."""
@@ -216,10 +234,19 @@ class StudentT(Distribution):
     >>> d = nc.distributions.StudentT(nc.tensor(5.0))
     >>> d.mean.item(), round(d.variance.item(), 4)
     (0.0, 1.6667)
+
+    Args:
+        loc: The place, floating.
+        scale: The width, positive, broadcast with the others.
     """
 
     has_rsample = True
-    params: ClassVar = {"df": 0, "loc": 0, "scale": 0}
+    arg_constraints: ClassVar = {
+        "df": constraints.positive,
+        "loc": constraints.real,
+        "scale": constraints.positive,
+    }
+    support = constraints.real
     df: Any
     loc: Any
     scale: Any
@@ -227,7 +254,7 @@ class StudentT(Distribution):
     def __init__(
         self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None
     ) -> None:
-        self._set(df, loc, scale)
+        self._set(df, loc, scale, validate_args=validate_args)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         normal = Normal(ag.zeros_like(self.df), ag.ones_like(self.df)).rsample(sample_shape)

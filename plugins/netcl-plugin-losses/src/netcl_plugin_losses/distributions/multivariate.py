@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import ArgumentError, AttributeValueError, message
+from netcl_plugin_losses.distributions import constraints
 from netcl_plugin_losses.distributions.base import Distribution, summed
 from netcl_plugin_losses.distributions.continuous import HALF_LOG_TAU
 from netcl_plugin_losses.distributions.discrete import Categorical
@@ -25,13 +26,17 @@ class MultivariateNormal(Distribution):
         covariance_matrix: The covariances (..., n, n).
         precision_matrix: Or their inverse.
         scale_tril: Or their Cholesky factor, a lower triangle.
-        validate_args: Has no effect.
+        validate_args: Whether to look at the mean and the factor.
 
     The factorization is `nc.linalg`'s, of netcl-plugin-linalg.
     """
 
     has_rsample = True
-    params: ClassVar = {"loc": 1, "scale_tril": 2}
+    arg_constraints: ClassVar = {
+        "loc": constraints.real_vector,
+        "scale_tril": constraints.lower_cholesky,
+    }
+    support = constraints.real_vector
 
     def __init__(
         self,
@@ -53,9 +58,9 @@ class MultivariateNormal(Distribution):
             matrix = nc.linalg.inv(matrix)
         tril = matrix if scale_tril is not None else nc.linalg.cholesky(matrix)
         batch = ag.broadcast_shapes(mean.shape[:-1], tril.shape[:-2])
-        super().__init__(batch, mean.shape[-1:])
-        self.loc = ag.expand(mean, self._extended(()))
-        self.scale_tril = ag.expand(tril, (*self._extended(()), mean.shape[-1]))
+        self.loc = ag.expand(mean, (*batch, *mean.shape[-1:]))
+        self.scale_tril = ag.expand(tril, (*batch, *tril.shape[-2:]))
+        super().__init__(batch, mean.shape[-1:], validate_args)
 
     @property
     def covariance_matrix(self) -> Any:
@@ -155,6 +160,7 @@ class MixtureSameFamily(Distribution):
         found = self.component_distribution.cdf(self._over(*ag.as_operands(value)))
         return ag.sum(found * self.mixture_distribution.probs, -1)
 
+    support = constraints.dependent_property(lambda self: self.component_distribution.support)
     mean = property(lambda self: self._weighted(self.component_distribution.mean))
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_plugin_losses.distributions import constraints
 from netcl_plugin_losses.distributions.base import EPS, Distribution, Independent, summed
 from netcl_plugin_losses.distributions.continuous import HALF_LOG_TAU, Normal
 
@@ -31,6 +32,9 @@ class Transform:
     params: ClassVar[Sequence[str]] = ()
     #: Whether it rises (1) or falls (-1), or a tensor of both.
     sign: Any = 1
+    #: The values of an argument, and of a result.
+    domain: Any = constraints.real
+    codomain: Any = constraints.real
 
     def __init__(self, cache_size: int = 0) -> None:
         self._cache_size = cache_size
@@ -82,6 +86,7 @@ class _Inverse(Transform):
     def __init__(self, of: Transform) -> None:
         super().__init__()
         self._of, self.event_dim, self.sign = of, of.event_dim, of.sign
+        self.domain, self.codomain = of.codomain, of.domain
 
     def __call__(self, x: Any) -> Any:
         return self._of._inv_call(x)
@@ -107,6 +112,10 @@ class ComposeTransform(Transform):
     >>> to = T.ComposeTransform([T.AffineTransform(0.0, 2.0), T.ExpTransform()])
     >>> to(nc.tensor([0.5])).numpy().round(4)
     array([2.7183], dtype=float32)
+
+    Args:
+        parts: The transforms, the first one first.
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
 
     params = ("parts",)
@@ -118,6 +127,8 @@ class ComposeTransform(Transform):
         self.sign = 1
         for part in self.parts:
             self.sign = self.sign * part.sign
+        if self.parts:
+            self.domain, self.codomain = self.parts[0].domain, self.parts[-1].codomain
 
     def _call(self, x: Any) -> Any:
         for part in self.parts:
@@ -149,6 +160,9 @@ class AffineTransform(Transform):
     >>> to = nc.distributions.AffineTransform(loc=1.0, scale=2.0)
     >>> to(nc.tensor([3.0])).tolist(), to.inv(nc.tensor([7.0])).tolist()
     ([7.0], [3.0])
+
+    Args:
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
 
     params = ("loc", "scale", "event_dim")
@@ -181,7 +195,12 @@ class ExpTransform(Transform):
 
     >>> nc.distributions.ExpTransform()(nc.tensor([0.0, 1.0])).numpy().round(4)
     array([1.    , 2.7183], dtype=float32)
+
+    Args:
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
+
+    codomain = constraints.positive
 
     def _call(self, x: Any) -> Any:
         return ag.exp(x)
@@ -199,9 +218,13 @@ class PowerTransform(Transform):
     >>> to = nc.distributions.PowerTransform(nc.tensor(2.0))
     >>> to(nc.tensor([3.0])).tolist(), to.inv(nc.tensor([9.0])).tolist()
     ([9.0], [3.0])
+
+    Args:
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
 
     params = ("exponent",)
+    domain = codomain = constraints.positive
 
     def __init__(self, exponent: Any, cache_size: int = 0) -> None:
         super().__init__(cache_size)
@@ -222,7 +245,12 @@ class SigmoidTransform(Transform):
 
     >>> nc.distributions.SigmoidTransform()(nc.tensor([0.0, 2.0])).numpy().round(4)
     array([0.5   , 0.8808], dtype=float32)
+
+    Args:
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
+
+    codomain = constraints.unit_interval
 
     def _call(self, x: Any) -> Any:
         return ag.clamp(ag.sigmoid(x), 2.0**-126, 1 - EPS[x.dtype])
@@ -240,7 +268,12 @@ class TanhTransform(Transform):
 
     >>> nc.distributions.TanhTransform()(nc.tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 0.7616], dtype=float32)
+
+    Args:
+        cache_size: 1 keeps the last pair of an argument and its result.
     """
+
+    codomain = constraints.interval(-1.0, 1.0)
 
     def _call(self, x: Any) -> Any:
         return ag.tanh(x)
@@ -259,6 +292,10 @@ class TransformedDistribution(Distribution):
     >>> squashed = t.TransformedDistribution(t.Normal(0.0, 1.0), [t.TanhTransform()])
     >>> round(squashed.log_prob(nc.tensor(0.5)).item(), 4)
     -0.7821
+
+    Args:
+        base_distribution: The distribution of what comes in.
+        transforms: A transform or a list of them, the first one first.
     """
 
     def __init__(
@@ -274,6 +311,12 @@ class TransformedDistribution(Distribution):
             base = Independent(base, whole.event_dim - inner)
         self.base_dist, self._whole, self.has_rsample = base, whole, base.has_rsample
         super().__init__(base.batch_shape, base.event_shape)
+
+    @constraints.dependent_property
+    def support(self) -> Any:
+        """The values of the last function, or of the base distribution without one."""
+        found = self._whole.codomain if self.transforms else self.base_dist.support
+        return constraints.independent(found, len(self.event_shape) - found.event_dim)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return TransformedDistribution(self.base_dist.expand(batch_shape), self.transforms)
@@ -312,10 +355,12 @@ class LogNormal(TransformedDistribution):
     """
 
     has_rsample = True
+    arg_constraints = Normal.arg_constraints
+    support = constraints.positive
     base_dist: Normal
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(Normal(loc, scale), ExpTransform())
+        super().__init__(Normal(loc, scale, validate_args), ExpTransform())
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         wide = self.base_dist.expand(batch_shape)
