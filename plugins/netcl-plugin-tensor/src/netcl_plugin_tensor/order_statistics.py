@@ -1,9 +1,8 @@
-"""What stands where in the order of a line, and running products: kthvalue, median, cumprod."""
+"""What stands where in the order of a line: kthvalue and median."""
 
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable
 from typing import Any, Final
 
 import netcl_core.autograd as ag
@@ -11,7 +10,6 @@ from netcl_core import DTYPES
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor.axes import axis
-from netcl_plugin_tensor.reductions import converted, widest
 
 _KthValue = namedtuple("_KthValue", ("values", "indices"))
 _Median = namedtuple("_Median", ("values", "indices"))
@@ -78,37 +76,7 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return _Median(*(ag.where(spoilt, b, a) for a, b in zip(middle, last, strict=True)))
 
 
-def scanned(x: Any, place: int, join: Callable[[Any, Any], Any]) -> Any:
-    """Running results of an associative op, in steps that double (Hillis, Steele 1986)."""
-    size, step = x.shape[place], 1
-    while step < size:
-        later, before = ag.narrow(x, place, step, size - step), ag.narrow(x, place, 0, size - step)
-        x = ag.cat([ag.narrow(x, place, 0, step), join(before, later)], place)
-        step *= 2
-    return x
-
-
-def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Running products along an axis; integers in int64.
-
-    >>> nc.tensor([1.0, 2.0, 0.0, 4.0]).cumprod(0).tolist()
-    [1.0, 2.0, 0.0, 0.0]
-
-    Each step multiplies by what stands twice as far before (Hillis, Steele 1986): gradients are
-    right where elements are 0, and there are second ones.
-    """
-    x = ag.as_operand(input)
-    place = axis("cumprod", dim, x.ndim)
-    if dtype is not None:
-        x = converted(x, widest("cumprod", dtype))
-    elif not DTYPES[x.dtype].floating:
-        x = x.astype("int64")
-    x = scanned(x, place, ag.mul) if x.ndim else x
-    return ag.mul(x, 1) if x is input else x
-
-
 OPERATORS: Final = (
     composite(kthvalue, ("input",)),
     composite(median, ("input",)),
-    composite(cumprod, ("input",)),
 )
