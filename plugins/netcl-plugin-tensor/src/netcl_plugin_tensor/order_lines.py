@@ -9,7 +9,7 @@ import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Tensor
+from netcl_core import Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import one_of
@@ -95,24 +95,6 @@ def _quantile(who: str, input: Any, q: Any, dim: Any, keepdim: bool, how: str) -
     return found if levels.ndim else ag.squeeze(found, 0)
 
 
-def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The middle element of what is not NaN; arguments and results as of `median`.
-
-    >>> ag.nanmedian([1.0, float("nan"), 3.0]).item()
-    1.0
-    """
-    if dim is None:
-        return nanmedian(ag.reshape(input, (-1,)), 0).values
-    x, place, _ = line_of("nanmedian", input, dim)
-    if not x.ndim or not DTYPES[x.dtype].floating:
-        return ag.median(x, dim, keepdim)
-    ranked = ag.sort(x, place)
-    known = ag.sum(ag.logical_not(ag.isnan(x)), place, True)
-    middle = ag.clamp(ag.floor_divide(ag.sub(known, 1), 2), 0)
-    found = [GATHER(each, place, middle) for each in ranked]
-    return _Mode(*(found if keepdim else [ag.squeeze(each, place) for each in found]))
-
-
 def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     """A named tuple of the most frequent `values` along an axis, and the `indices` of their last.
 
@@ -143,6 +125,5 @@ OPERATORS: Final = (
     composite(msort, ("input",)),
     composite(quantile, ("input",)),
     composite(nanquantile, ("input",)),
-    composite(nanmedian, ("input",)),
     composite(mode, ("input",)),
 )

@@ -1,18 +1,14 @@
-"""What stands where in the order of a line: kthvalue and median."""
+"""What stands where in the order of a line: kthvalue, median, nanmedian."""
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any, Final
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor.axes import axis
-
-_KthValue = namedtuple("_KthValue", ("values", "indices"))
-_Median = namedtuple("_Median", ("values", "indices"))
+from netcl_plugin_tensor.selection import SELECT
 
 
 def line_of(who: str, input: Any, dim: int) -> tuple[Any, int, int]:
@@ -23,14 +19,6 @@ def line_of(who: str, input: Any, dim: int) -> tuple[Any, int, int]:
     if not size:
         raise ShapeError(message(who, f"no elements in {x.shape} along axis {dim}", "at least one"))
     return x, place, size
-
-
-def _picked(ranked: Any, place: int, at: int, keepdim: bool) -> tuple[Any, ...]:
-    """The values and indices at one place of sorted lines."""
-    if not ranked.values.ndim:
-        return tuple(ranked)
-    found = [ag.narrow(each, place, at, 1) for each in ranked]
-    return tuple(found if keepdim else [ag.squeeze(each, place) for each in found])
 
 
 def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
@@ -48,7 +36,7 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     x, place, size = line_of("kthvalue", input, dim)
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= size:
         raise AttributeValueError(message("kthvalue", f"k={k!r}", f"1 to {size}"))
-    return _KthValue(*_picked(ag.sort(x, place), place, k - 1, keepdim))
+    return SELECT(x, k - 1, "kth", place, keepdim)
 
 
 def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -67,16 +55,23 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None:
         return median(ag.reshape(input, (-1,)), 0).values
     x, place, size = line_of("median", input, dim)
-    ranked = ag.sort(x, place)
-    middle = _picked(ranked, place, (size - 1) // 2, keepdim)
-    if not DTYPES[x.dtype].floating:
-        return _Median(*middle)
-    last = _picked(ranked, place, size - 1, keepdim)
-    spoilt = ag.isnan(last[0])
-    return _Median(*(ag.where(spoilt, b, a) for a, b in zip(middle, last, strict=True)))
+    return SELECT(x, (size - 1) // 2, "median", place, keepdim)
+
+
+def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The middle element of what is not NaN; arguments and results as of `median`.
+
+    >>> ag.nanmedian([1.0, float("nan"), 3.0]).item()
+    1.0
+    """
+    if dim is None:
+        return nanmedian(ag.reshape(input, (-1,)), 0).values
+    x, place, size = line_of("nanmedian", input, dim)
+    return SELECT(x, (size - 1) // 2, "nanmedian", place, keepdim)
 
 
 OPERATORS: Final = (
-    composite(kthvalue, ("input",)),
+    composite(kthvalue, ("input",), parts=(SELECT,)),
     composite(median, ("input",)),
+    composite(nanmedian, ("input",)),
 )
