@@ -43,6 +43,12 @@ def ops(n: int) -> Ops:
             "cumsum": (lambda f, x: f.cumsum(x, 0), [line]),
             "cumsum rows": (lambda f, x: f.cumsum(x, 1), [rows]),
             "cumprod rows": (lambda f, x: f.cumprod(x, 1), [(16384 * n, 64)]),
+            "cumprod": (lambda f, x: f.cumprod(f.tanh(x) / 9 + 1, 0), [line]),
+            "logcumsumexp": (lambda f, x: f.logcumsumexp(x, 0), [line]),
+            "logcumsumexp rows": (lambda f, x: f.logcumsumexp(x, 1), [rows]),
+            "cummax": (lambda f, x: f.cummax(x, 0).values, [line]),
+            "cummax rows": (lambda f, x: f.cummax(x, 1).values, [rows]),
+            "cummin first": (lambda f, x: f.cummin(x, 0).values, [rows]),
             "median rows": (lambda f, x: f.median(x, 1).values, [rows]),
         },
         "product": {

@@ -51,13 +51,14 @@ class OperatorCall:
         present: The numbers of the operands that are there: the call's inputs.
         decided: The implementation's settings, once it is chosen.
         results_of: Gives the results for other operands, where the operator has no rule.
+        rooms: How many elements, and of which dtype, each result needs a buffer for.
         tuner: Who may try other settings when it runs next; None almost always.
     """
 
     __slots__ = (
         "_bound", "_implementation", "_places", "_reading", "attrs", "chosen", "decided", "device",
         "known", "launches", "layouts", "name", "operator", "packs", "present", "results",
-        "results_of", "specs", "tuner", "view",
+        "results_of", "rooms", "specs", "tuner", "view",
     )  # fmt: skip
 
     keeps = True
@@ -83,6 +84,7 @@ class OperatorCall:
         self.results_of: Callable[..., tuple[Spec, ...] | None] | None = None
         for result in results:
             check_dtype(result.dtype, device)
+        self.rooms = tuple([(result.size, DTYPES[result.dtype]) for result in results])
         self.view = operator.view is not None
         self.packs = not self.view
         self.present = tuple([i for i, spec in enumerate(specs) if spec is not None])
@@ -264,9 +266,11 @@ class OperatorCall:
         if not device.has_kernels:
             specs = self.results + self.residuals
             return by_reference(self, inputs, specs)
-        specs = self.results + self.residuals if keep else self.results
+        more = self.residuals if keep else ()
+        specs = self.results + more
         allocate = stream_of(device).allocate
-        buffers = [allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
+        buffers = [allocate(size, dtype) for size, dtype in self.rooms]
+        buffers += [allocate(spec.size, DTYPES[spec.dtype]) for spec in more]
         if self.launches:
             bound = self.bound(keep)
             if self.tuner is not None:
@@ -275,6 +279,9 @@ class OperatorCall:
             if self.layouts and isinstance(bound, Bound) and bound.layouts:
                 rows = itertools.zip_longest(buffers, specs, bound.layouts)
                 return [_placed(buffer, spec, layout, device) for buffer, spec, layout in rows]
+        if len(buffers) == 1:
+            spec = specs[0]
+            return [Tensor(buffers[0], spec.shape, spec.dtype, device)]
         return [
             Tensor(buffer, spec.shape, spec.dtype, device)
             for buffer, spec in zip(buffers, specs, strict=True)

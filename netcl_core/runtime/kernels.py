@@ -231,7 +231,7 @@ class Bound:
             places["zeros"] = [memory_of(self.device).zeros]
         if self.scratch:
             places["scratch"] = [stream.allocate(max(1, n), _BYTE) for n in self.scratch]
-        packed = self._packed(scalars)
+        packed = self._packed(scalars) if scalars or self.scalars else ()
         for launch, buffers, wanted in self._steps:
             given = [places[kind][i] for kind, i in buffers]
             chosen: Sequence[bytes] = [packed[i] for i in wanted] if wanted else ()

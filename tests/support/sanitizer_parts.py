@@ -32,6 +32,13 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         call(T((500,), "int64"), index(300, *range(300)), T((300,), "int64")),
         call(T((5, 7)), index(0), T((0,))),
     ),
+    "linear_recurrence": (each(T((5, 31)), T((5, 31)), 1), call(T((70,)), T((70,)), 0, True, True)),
+    "run_sums": (each(T((2, 3)), T((2, 3), "int64", (0, 0, 2, 0, 1, 1)), 1),),
+    "select_rank": (
+        each(T((3, 70)), 9, "kth", 1, False),
+        call(T((5, 7)), 2, "median", 0, True),
+        call(T((2, 67)), 33, "nanmedian", 1, False),
+    ),
     "put_lines": (
         each(T((5, 7)), T((3, 2), "int64", (6, 0, 1, 1, 6, 6)), T((3, 2)), 1),
         call(T((31, 2), "uint8"), T((3, 1), "int32", (30, 0, 30)), T((3, 1), "uint8"), 0),

@@ -1,4 +1,4 @@
-"""Long lines on GPUs, few of them: running sums and softmax along any axis, by many items."""
+"""Long lines on GPUs, few of them: scans, ranks and softmax along any axis, by many items."""
 
 from __future__ import annotations
 
@@ -96,6 +96,61 @@ def test_running_sums(device: nc.Device, shape: tuple[int, ...], dim: int) -> No
             sums = np.cumsum(ordered, dim, dtype=np.int64)
             found = ag.cumsum(nc.tensor(given), dim, back).to_host()
             np.testing.assert_array_equal(found, np.flip(sums, dim) if back else sums)
+
+
+JOINS = ["cumprod", "logcumsumexp", "cummax", "cummin"]
+
+
+def joined(op: str, dim: int) -> Any:
+    def call(x: Any) -> Any:
+        found = getattr(x * 0.001 + 1 if op == "cumprod" else x, op)(dim)
+        return found if op in ("cumprod", "logcumsumexp") else found.values
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "op"), [(*at, JOINS[i % 4]) for i, at in enumerate(SHAPES * 2)], ids=str
+)
+def test_other_running_results(
+    device: nc.Device, op: str, shape: tuple[int, ...], dim: int
+) -> None:
+    check(joined(op, dim), joined(op, dim), shape, "float32", 20)
+
+
+@pytest.mark.parametrize("op", ["cummax", "cummin"])
+def test_running_extremes_have_the_last_places(device: nc.Device, op: str) -> None:
+    random = np.random.default_rng(3)
+    x = random.integers(-3, 3, (3, 900)).astype("float32")
+    x[1, 500::70], x[2, ::9] = np.nan, np.inf
+    found, wanted = getattr(ag, op)(nc.tensor(x), 1), getattr(torch.tensor(x), op)(1)
+    np.testing.assert_array_equal(found.values.to_host(), wanted.values)
+    np.testing.assert_array_equal(found.indices.to_host(), wanted.indices)
+
+
+def test_running_products_have_gradients_at_zeros(device: nc.Device) -> None:
+    given = np.random.default_rng(4).standard_normal((2, 300))
+    given[0, 5], given[1, [3, 200]] = 0, 0
+    x, y = nc.tensor(given.astype("float32"), requires_grad=True), torch.tensor(given)
+    y.requires_grad_()
+    ag.backward(ag.sum(ag.cumprod(x, 1)))
+    y.cumprod(1).sum().backward()
+    np.testing.assert_allclose(x.grad.to_host(), y.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 64), (70, 2), (4099,), (20_000,)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8"])
+def test_elements_by_their_rank(device: nc.Device, shape: tuple[int, ...], dtype: str) -> None:
+    x = np.random.default_rng(5).integers(0, 99, shape).astype(dtype)
+    if dtype == "float32":
+        x.reshape(-1)[::50] = np.nan
+    dim = int(np.argmax(shape))
+    for op, args in (("median", ()), ("nanmedian", ()), ("kthvalue", (7,))):
+        ours = getattr(ag, op)(nc.tensor(x), *args, dim=dim)
+        theirs = getattr(torch.tensor(x), op)(*args, dim=dim)
+        np.testing.assert_array_equal(ours.values.to_host(), theirs.values)
+        picked = np.take_along_axis(x, np.expand_dims(ours.indices.to_host(), dim), dim)
+        np.testing.assert_array_equal(picked.squeeze(dim), theirs.values)
 
 
 SOFT = ["softmax", "log_softmax"]

@@ -56,6 +56,8 @@ def one_of(who: str, name: str, given: Any, choices: Sequence[str]) -> None:
 
 def axis(who: str, given: Any, ndim: int) -> int:
     """One axis as a non-negative int; raises AttributeValueError if it is out of range."""
+    if type(given) is int and -ndim <= given < ndim:  # almost always
+        return given % ndim
     number = None if isinstance(given, bool) else whole(given)
     if number is None:
         raise AttributeValueError(message(who, f"the axis {given!r}", "an int"))
@@ -72,6 +74,9 @@ def axes(who: str, given: Any, ndim: int) -> tuple[int, ...]:
     """Axes as a sorted tuple; None means all."""
     if given is None:
         return tuple(range(ndim))
+    if type(given) is int:
+        number = axis(who, given, ndim)
+        return (number,) if ndim else ()
     items = list(given) if isinstance(given, Sequence) else [given]
     if not items:
         return tuple(range(ndim))

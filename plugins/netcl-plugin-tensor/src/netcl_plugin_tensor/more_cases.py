@@ -76,7 +76,7 @@ NORMS: Sequence[Case] = [
     of("cumprod", 0, dtypes=ALL, shapes=[[(5,)], [(4, 3)], [(0, 3)], [(9, 2)]]),
     *(Case(op, (X,), lambda t, x, op=op, args=args: getattr(t, op)(x, *args).values,
            call=lambda x, op=op, args=args: getattr(ag, op)(x, *args).values, dtypes=ALL,
-           note=note, shapes=[[(4, 3, 5)], [(1, 7)]])
+           note=note, shapes=[[(4, 3, 5)], [(1, 7)], [(3, 70)]])
       for op, args, note in (("kthvalue", (2, -1), ""), ("median", (-1,), "axis"))),
     Case("median", (X,), lambda t, x: x.median(), dtypes=ALL, shapes=[[(4, 3)], [(7,)]]),
     Case("pairwise_distance", (X, X), "pairwise_distance", {"p": 1.0, "keepdim": True},

@@ -1,24 +1,22 @@
-"""What sorted lines say: quantiles, modes; running extremes."""
+"""What sorted lines say: quantiles and modes."""
 
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Tensor
+from netcl_core import Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
-from netcl_plugin_tensor.axes import axis, one_of
-from netcl_plugin_tensor.order_statistics import line_of, scanned
+from netcl_plugin_tensor.axes import one_of
+from netcl_plugin_tensor.order_statistics import line_of
 from netcl_plugin_tensor.selecting import GATHER
 
 _Mode = namedtuple("_Mode", ("values", "indices"))
-_Running = namedtuple("_Running", ("values", "indices"))
 
 
 def msort(input: Any) -> Any:
@@ -97,24 +95,6 @@ def _quantile(who: str, input: Any, q: Any, dim: Any, keepdim: bool, how: str) -
     return found if levels.ndim else ag.squeeze(found, 0)
 
 
-def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The middle element of what is not NaN; arguments and results as of `median`.
-
-    >>> ag.nanmedian([1.0, float("nan"), 3.0]).item()
-    1.0
-    """
-    if dim is None:
-        return nanmedian(ag.reshape(input, (-1,)), 0).values
-    x, place, _ = line_of("nanmedian", input, dim)
-    if not x.ndim or not DTYPES[x.dtype].floating:
-        return ag.median(x, dim, keepdim)
-    ranked = ag.sort(x, place)
-    known = ag.sum(ag.logical_not(ag.isnan(x)), place, True)
-    middle = ag.clamp(ag.floor_divide(ag.sub(known, 1), 2), 0)
-    found = [GATHER(each, place, middle) for each in ranked]
-    return _Mode(*(found if keepdim else [ag.squeeze(each, place) for each in found]))
-
-
 def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     """A named tuple of the most frequent `values` along an axis, and the `indices` of their last.
 
@@ -135,73 +115,15 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     first = ag.expand(ag.narrow(steps, place, 0, 1), [1 if i == place else n for i, n in
                                                       enumerate(x.shape)])  # fmt: skip
     starts = ag.cat([first, ag.where(fresh, ag.narrow(steps, place, 1, size - 1), 0)], place)
-    lengths = ag.sub(steps, scanned(starts, place, ag.maximum))
+    lengths = ag.sub(steps, ag.cummax(starts, place).values)
     best = ag.argmax(lengths, place, True)
     found = [GATHER(each, place, best) for each in ranked]
     return _Mode(*(found if keepdim else [ag.squeeze(each, place) for each in found]))
-
-
-def cummax(input: Any, dim: int) -> Any:
-    """A named tuple of the running maxima along an axis, `values`, and their last `indices`.
-
-    >>> values, places = ag.cummax([1.0, 3.0, 2.0], 0)
-    >>> values.tolist(), places.tolist()
-    ([1.0, 3.0, 3.0], [0, 1, 1])
-    """
-    return _running("cummax", input, dim, ag.ge)
-
-
-def cummin(input: Any, dim: int) -> Any:
-    """A named tuple of the running minima along an axis, `values`, and their last `indices`.
-
-    >>> values, places = ag.cummin([3.0, 1.0, 2.0], 0)
-    >>> values.tolist(), places.tolist()
-    ([3.0, 1.0, 1.0], [0, 1, 1])
-    """
-    return _running("cummin", input, dim, ag.le)
-
-
-def _running(who: str, input: Any, dim: int, better: Callable[[Any, Any], Any]) -> Any:
-    x = ag.as_operand(input)
-    place = axis(who, dim, x.ndim)
-    if not x.ndim or not x.size:
-        return _Running(ag.clone(x), ag.full_like(x, 0).astype("int64"))
-    size, step, values = x.shape[place], 1, x.detach()
-    along = ag.reshape(nc.arange(size, device=x.device),
-                       [-1 if i == place else 1 for i in range(x.ndim)])  # fmt: skip
-    places = ag.clone(ag.expand(along, x.shape))
-    while step < size:
-        rest = size - step
-        old, new = ag.narrow(values, place, 0, rest), ag.narrow(values, place, step, rest)
-        wins = better(new, old)
-        if DTYPES[x.dtype].floating:
-            wins = ag.logical_or(ag.isnan(new), ag.logical_and(ag.logical_not(ag.isnan(old)), wins))
-        found = [ag.where(wins, ag.narrow(each, place, step, rest), ag.narrow(each, place, 0, rest))
-                 for each in (values, places)]  # fmt: skip
-        values, places = (ag.cat([ag.narrow(each, place, 0, step), part], place)
-                          for each, part in zip((values, places), found, strict=True))  # fmt: skip
-        step *= 2
-    return _Running(GATHER(x, place, places), places)
-
-
-def logcumsumexp(input: Any, dim: int) -> Any:
-    """The logarithm of running sums of exp(x) along an axis, without overflow.
-
-    >>> ag.logcumsumexp([0.0, 0.0], 0).numpy().round(4)
-    array([0.    , 0.6931], dtype=float32)
-    """
-    x = ag.as_operand(input)
-    place = axis("logcumsumexp", dim, x.ndim)
-    return scanned(x, place, ag.logaddexp) if x.ndim else ag.clone(x)
 
 
 OPERATORS: Final = (
     composite(msort, ("input",)),
     composite(quantile, ("input",)),
     composite(nanquantile, ("input",)),
-    composite(nanmedian, ("input",)),
     composite(mode, ("input",)),
-    composite(cummax, ("input",)),
-    composite(cummin, ("input",)),
-    composite(logcumsumexp, ("input",)),
 )

@@ -1,20 +1,14 @@
-"""What stands where in the order of a line, and running products: kthvalue, median, cumprod."""
+"""What stands where in the order of a line: kthvalue, median, nanmedian."""
 
 from __future__ import annotations
 
-from collections import namedtuple
-from collections.abc import Callable
 from typing import Any, Final
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor.axes import axis
-from netcl_plugin_tensor.reductions import converted, widest
-
-_KthValue = namedtuple("_KthValue", ("values", "indices"))
-_Median = namedtuple("_Median", ("values", "indices"))
+from netcl_plugin_tensor.selection import SELECT
 
 
 def line_of(who: str, input: Any, dim: int) -> tuple[Any, int, int]:
@@ -25,14 +19,6 @@ def line_of(who: str, input: Any, dim: int) -> tuple[Any, int, int]:
     if not size:
         raise ShapeError(message(who, f"no elements in {x.shape} along axis {dim}", "at least one"))
     return x, place, size
-
-
-def _picked(ranked: Any, place: int, at: int, keepdim: bool) -> tuple[Any, ...]:
-    """The values and indices at one place of sorted lines."""
-    if not ranked.values.ndim:
-        return tuple(ranked)
-    found = [ag.narrow(each, place, at, 1) for each in ranked]
-    return tuple(found if keepdim else [ag.squeeze(each, place) for each in found])
 
 
 def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
@@ -53,7 +39,7 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     x, place, size = line_of("kthvalue", input, dim)
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= size:
         raise AttributeValueError(message("kthvalue", f"k={k!r}", f"1 to {size}"))
-    return _KthValue(*_picked(ag.sort(x, place), place, k - 1, keepdim))
+    return SELECT(x, k - 1, "kth", place, keepdim)
 
 
 def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -72,46 +58,23 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None:
         return median(ag.reshape(input, (-1,)), 0).values
     x, place, size = line_of("median", input, dim)
-    ranked = ag.sort(x, place)
-    middle = _picked(ranked, place, (size - 1) // 2, keepdim)
-    if not DTYPES[x.dtype].floating:
-        return _Median(*middle)
-    last = _picked(ranked, place, size - 1, keepdim)
-    spoilt = ag.isnan(last[0])
-    return _Median(*(ag.where(spoilt, b, a) for a, b in zip(middle, last, strict=True)))
+    return SELECT(x, (size - 1) // 2, "median", place, keepdim)
 
 
-def scanned(x: Any, place: int, join: Callable[[Any, Any], Any]) -> Any:
-    """Running results of an associative op, in steps that double (Hillis, Steele 1986)."""
-    size, step = x.shape[place], 1
-    while step < size:
-        later, before = ag.narrow(x, place, step, size - step), ag.narrow(x, place, 0, size - step)
-        x = ag.cat([ag.narrow(x, place, 0, step), join(before, later)], place)
-        step *= 2
-    return x
+def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The middle element of what is not NaN; arguments and results as of `median`.
 
-
-def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Running products along an axis; integers in int64.
-
-    >>> nc.tensor([1.0, 2.0, 0.0, 4.0]).cumprod(0).tolist()
-    [1.0, 2.0, 0.0, 0.0]
-
-    Each step multiplies by what stands twice as far before (Hillis, Steele 1986): gradients are
-    right where elements are 0, and there are second ones.
+    >>> ag.nanmedian([1.0, float("nan"), 3.0]).item()
+    1.0
     """
-    x = ag.as_operand(input)
-    place = axis("cumprod", dim, x.ndim)
-    if dtype is not None:
-        x = converted(x, widest("cumprod", dtype))
-    elif not DTYPES[x.dtype].floating:
-        x = x.astype("int64")
-    x = scanned(x, place, ag.mul) if x.ndim else x
-    return ag.mul(x, 1) if x is input else x
+    if dim is None:
+        return nanmedian(ag.reshape(input, (-1,)), 0).values
+    x, place, size = line_of("nanmedian", input, dim)
+    return SELECT(x, (size - 1) // 2, "nanmedian", place, keepdim)
 
 
 OPERATORS: Final = (
-    composite(kthvalue, ("input",)),
+    composite(kthvalue, ("input",), parts=(SELECT,)),
     composite(median, ("input",)),
-    composite(cumprod, ("input",)),
+    composite(nanmedian, ("input",)),
 )

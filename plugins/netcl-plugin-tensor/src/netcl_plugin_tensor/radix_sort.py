@@ -43,7 +43,7 @@ def is_radix_sorted(request: Request, bits: int | None = None) -> bool:
     return _LONG <= size < _INT_MAX and _each(request.device, 4 if wanted <= 32 else 8) > 0
 
 
-def _order_of(request: Request, bits: int | None) -> dict[str, Any]:
+def key_context(request: Request, bits: int | None = None) -> dict[str, Any]:
     """How keys are made of elements."""
     dtype, attrs = DTYPES[request.inputs[0].dtype], request.attrs
     width = dtype.itemsize * 8
@@ -61,8 +61,8 @@ def _order_of(request: Request, bits: int | None) -> dict[str, Any]:
         "mask": (1 << width) - 1,
         "infinity": infinity,
         "suffix": suffix,
-        "largest": attrs["largest"],
-        "nan_first": attrs["nan_first"],
+        "largest": attrs.get("largest", False),
+        "nan_first": attrs.get("nan_first", False),
     }
 
 
@@ -79,7 +79,7 @@ def plan_radix(request: Request, bits: int | None = None) -> Kernels:
     key_bytes = 4 if wanted <= 32 else 8
     each = _each(request.device, key_bytes)
     blocks = -(-size // (_GROUP * each))
-    context = {**_order_of(request, bits), "group": _GROUP, "each": each}
+    context = {**key_context(request, bits), "group": _GROUP, "each": each}
     numbers = [("ulong", n) for n in (size, k, inner, inner, blocks)]
     groups, counts, totals = ((lines * blocks * _GROUP,), (_GROUP,)), ("scratch", 0), ("scratch", 1)
     passes = -(-wanted // _DIGIT)

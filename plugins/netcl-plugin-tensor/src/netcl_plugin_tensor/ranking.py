@@ -68,7 +68,7 @@ def _reference_extreme(x: Any, dim: int, keepdim: bool, **rest: Any) -> Any:
     return values.reshape(shape), places.reshape(shape)
 
 
-def _extreme_backward(saved: Saved, grad: Tensor, _: Any) -> Sequence[Any]:
+def extreme_backward(saved: Saved, grad: Tensor, _: Any) -> Sequence[Any]:
     """The gradient goes to the element that was picked."""
     x, dim = saved.inputs[0], saved.attrs["dim"]
     if not x.ndim:
@@ -84,7 +84,7 @@ def _along(name: str, largest: bool) -> Operator:
         bind=_bind_extreme(name, largest),
         infer=_infer_extreme(name),
         reference=_reference_extreme,
-        backward=_extreme_backward,
+        backward=extreme_backward,
         saves=(),
         implementations=(Implementation(f"{name}_along", "line per item", _plan),),
         results=RESULTS,

@@ -1,17 +1,17 @@
-"""cumsum where an item per line is too few: lines in blocks, by three launches or by one."""
+"""Scans where an item per line is too few: lines in blocks, by three launches or by one."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from netcl_core import Kernel, Kernels
 from netcl_core.autograd import Request, group_items
 from netcl_plugin_tensor import geometry
 
+Args: TypeAlias = tuple[tuple[str, int], ...]
 TEMPLATE: Final = "tensor/scan_gpu.cl.j2"
-#: Neighbours that an item of a group adds up, and bytes of a sum.
-_EACH: Final = 8
-_BYTES: Final = 8
+#: Bytes of neighbours that an item of a group joins.
+_EACH: Final = 64
 #: Lines of fewer elements are one item's.
 _SHORT: Final = 64
 #: So many items keep a GPU busy.
@@ -24,36 +24,39 @@ def is_divided(request: Request, lines: int, size: int, inner: int) -> bool:
     return request.device.kind != "cpu" and size >= _SHORT and not busy
 
 
-def cumsum(request: Request, lines: int, size: int, inner: int, context: dict[str, Any]) -> Kernels:
-    """Lines of `size` elements that stand `inner` apart, in blocks."""
-    pair = bool(context["compensated"])
-    group = group_items(request.device, _BYTES * (_EACH + 2))
+def plan(request: Request, shape: tuple[int, int, int], width: int,
+         sources: Args, targets: Args, context: dict[str, Any]) -> Kernels:  # fmt: skip
+    """Lines of `shape` (before, along, after the axis) in blocks; what is joined has `width` bytes.
+
+    `sources` and `targets` are the kernels' arguments for operands and results.
+    """
+    outer, size, inner = shape
+    lines, each = outer * inner, _EACH // width
+    group = group_items(request.device, width * (each + 2))
     if inner > 1:
         blocks = min(-(-size // (_SHORT // 2)), -(-_MANY // lines))
         span = -(-size // blocks)
         blocks = -(-size // span)
     else:
-        while group * _EACH >= 2 * size:
+        while group * each >= 2 * size:
             group //= 2
-        span = group * _EACH
+        span = group * each
         blocks = -(-size // span)
     single = blocks == 1
-    shape = {"group": group, "each": _EACH, "apart": inner > 1, "single": single}
-    context = {**context, "pair": pair, **shape}
-    outer = lines // inner
+    context = {**context, "group": group, "each": each, "apart": inner > 1, "single": single}
     numbers = [("ulong", n) for n in (outer, size, inner, blocks, span)]
     items: tuple[int, ...] = (lines * blocks * group,)
     local: tuple[int, ...] | None = (group,)
     if inner > 1:
         items, local = geometry.groups(request.device, lines * blocks)
     totals = () if single else (("scratch", 0),)
-    args = (("in", 0), ("out", 0), *totals, *numbers)
+    args = (*sources, *targets, *totals, *numbers)
     last = Kernel(TEMPLATE, "scan_blocks", args, items, local, context)
     if single:
         return Kernels((last,))
-    args = (("in", 0), *totals, *numbers)
+    args = (*sources, *totals, *numbers)
     first = Kernel(TEMPLATE, "scan_totals", args, items, local, context)
     starts = Kernel(
         TEMPLATE, "scan_starts", (*totals, ("ulong", blocks)), (lines * group,), (group,), context
     )
-    return Kernels((first, starts, last), (_BYTES * lines * blocks,))
+    return Kernels((first, starts, last), (width * lines * blocks,))
