@@ -69,12 +69,12 @@ def kernels_given_back() -> Iterator[None]:
     global _swept
     yield
     if _resident() > max(_LARGE, 1.1 * _swept):
-        if stream := sys.modules.get("netcl_core.runtime.opencl_stream"):
+        if programs := sys.modules.get("netcl_core.hardware.programs"):
             gc.unfreeze()  # some kernels are older than the file
             for each in gc.get_objects():
-                if type(each) is stream.SharedKernel:
+                if type(each) is programs.SharedKernel:
                     each.of_thread.clear()
-            stream.programs.clear()
+            programs.clear()
         gc.collect()
         _trim()
         _swept = _resident()

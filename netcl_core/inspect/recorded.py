@@ -18,6 +18,7 @@ from netcl_core.ops.operator_call import OperatorCall as OperatorCall
 from netcl_core.ops.residuals import is_given_away as is_given_away
 from netcl_core.tape.anomaly import anomaly as anomaly
 from netcl_core.tape.apply import apply as apply
+from netcl_core.tape.apply import recorded_again as recorded_again
 from netcl_core.tape.apply import result_nodes as result_nodes
 from netcl_core.tape.computations import cast_region as cast_region
 from netcl_core.tape.computations import run_plan as run_plan

@@ -265,3 +265,17 @@ def common_device(who: str, operands: Sequence[Any]) -> Device | None:
                     )
                 )
     return device
+
+
+def recorded_again(
+    node: Node, value: Tensor, inputs: Sequence[Any], kept: Any, read: Sequence[Tensor],
+    source: Node | None,
+) -> Node:  # fmt: skip
+    """The record of the same call of other tensors, which somebody has computed; on no tape.
+
+    `read` are the tensors that its gradients read.
+    """
+    return Node(
+        value, node.op_name, node.call, inputs, node.scalars, node.needs, kept,
+        tuple([(x, x.version) for x in read]), node.frame, node.index, source,
+    )  # fmt: skip

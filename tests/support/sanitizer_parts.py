@@ -32,7 +32,11 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         call(T((500,), "int64"), index(300, *range(300)), T((300,), "int64")),
         call(T((5, 7)), index(0), T((0,))),
     ),
-    "linear_recurrence": (each(T((5, 31)), T((5, 31)), 1), call(T((70,)), T((70,)), 0, True, True)),
+    "linear_recurrence": (
+        each(T((5, 31)), T((5, 31)), 1),
+        call(T((70,)), T((70,)), 0, True, True),
+        call(T((70,)), T((70,)), 0, True, True, True),
+    ),
     "run_sums": (each(T((2, 3)), T((2, 3), "int64", (0, 0, 2, 0, 1, 1)), 1),),
     "select_rank": (
         each(T((3, 70)), 9, "kth", 1, False),

@@ -23,12 +23,13 @@ from netcl_plugin_tensor.sorting import RESULTS
 
 TEMPLATE: Final = "tensor/scan.cl.j2"
 #: What takes two values of the type that elements are read as.
-_TWOFOLD: Final = ("largest", "smallest", "linear", "logsumexp", "runs")
+_TWOFOLD: Final = ("largest", "smallest", "linear", "discounted", "logsumexp", "runs")
 
 
-def _scan(name: str, join: str) -> Implementation:
+def _scan(name: str, kind: str) -> Implementation:
     def plan(request: Request) -> Kernels:
         x, *others = request.inputs
+        join = "discounted" if request.attrs.get("logs") else kind
         shape = shape_along(x, request.attrs["dim"])
         given, out = DTYPES[x.dtype], DTYPES[request.output.dtype]
         acc = _read_as(request, join)
@@ -63,7 +64,7 @@ def _read_as(request: Request, join: str) -> str:
         wide = shape_along(request.inputs[0], request.attrs["dim"])[1] >= 1 << 32
         return {"float": "double", "int": "long"}.get(given.compute, given.compute) if wide else (
             given.compute)  # fmt: skip
-    costly = join == "logsumexp" and request.device.kind != "cpu"
+    costly = join in ("logsumexp", "discounted") and request.device.kind != "cpu"
     exact = out.floating and request.device.supports_fp64 and not costly
     return "double" if exact else out.compute
 
@@ -77,11 +78,12 @@ def _shifted(x: Any, dim: int, first: float, back: bool = False) -> Any:
 # -- what gradients are made of --------------------------------------------------------------
 
 
-def _bind_linear(x: Any, added: Any, dim: int, reverse: bool = False, lag: bool = False) -> Any:
-    return (x, added), {"dim": dim, "reverse": reverse, "lag": lag}
+def _bind_linear(x: Any, added: Any, dim: int, reverse: bool = False, lag: bool = False,
+                 logs: bool = False) -> Any:  # fmt: skip
+    return (x, added), {"dim": dim, "reverse": reverse, "lag": lag, "logs": logs}
 
 
-def _infer_linear(x: Spec, added: Spec, dim: int, reverse: bool, lag: bool) -> Spec:
+def _infer_linear(x: Spec, added: Spec, dim: int, reverse: bool, lag: bool, logs: bool) -> Spec:
     if x != added:
         raise ShapeError(
             message("linear_recurrence", f"{x} and {added}", "equal shapes and dtypes")
@@ -89,10 +91,11 @@ def _infer_linear(x: Spec, added: Spec, dim: int, reverse: bool, lag: bool) -> S
     return x
 
 
-def _reference_linear(x: Any, added: Any, dim: int, reverse: bool, lag: bool) -> Any:
+def _reference_linear(x: Any, added: Any, dim: int, reverse: bool, lag: bool, logs: bool) -> Any:
     order = slice(None, None, -1 if reverse else None)
     factors, sums = (np.moveaxis(each, dim, -1)[..., order].astype(np.float64)
                      for each in (x, added))  # fmt: skip
+    factors = np.exp(factors) if logs else factors
     factors, step = np.roll(factors, 1, -1) if lag else factors, 1
     factors[..., :1] = 0
     while step < sums.shape[-1]:  # steps that double (Hillis, Steele 1986)
@@ -104,14 +107,17 @@ def _reference_linear(x: Any, added: Any, dim: int, reverse: bool, lag: bool) ->
 
 def _linear_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, result = saved.inputs[0], saved.outputs[0]
-    dim, reverse, lag = (saved.attrs[name] for name in ("dim", "reverse", "lag"))
-    added = RECURRENCE(x, grad, dim, not reverse, not lag)
+    dim, reverse, lag, logs = (saved.attrs[name] for name in ("dim", "reverse", "lag", "logs"))
+    added = RECURRENCE(x, grad, dim, not reverse, not lag, logs)
     if lag:
-        return [ag.mul(_shifted(added, dim, 0.0, not reverse), result), added]
-    return [ag.mul(added, _shifted(result, dim, 0.0, reverse)), added]
+        factors = ag.mul(_shifted(added, dim, 0.0, not reverse), result)
+    else:
+        factors = ag.mul(added, _shifted(result, dim, 0.0, reverse))
+    return [ag.mul(factors, ag.exp(x)) if logs else factors, added]
 
 
-#: h[k] = x[k] h[k - 1] + added[k] along an axis, with nothing before the first; `lag`: x[k - 1].
+#: h[k] = x[k] h[k - 1] + added[k] along an axis, with nothing before the first; `lag`: x[k - 1];
+#: `logs`: exp(x) for x, since a factor near 1, once rounded, is off a million times in a long line.
 RECURRENCE: Final = Operator(
     name="linear_recurrence",
     bind=_bind_linear,
@@ -120,7 +126,7 @@ RECURRENCE: Final = Operator(
     backward=_linear_backward,
     saves=(0,),
     implementations=(_scan("linear_recurrence", "linear"),),
-    doc="linear_recurrence(x, added, dim, reverse, lag): h[k] = x[k] h[k-1] + added[k].",
+    doc="linear_recurrence(x, added, dim, reverse, lag, logs): h[k] = x[k] h[k-1] + added[k].",
 )
 
 
@@ -212,14 +218,14 @@ def _reference_exponents(x: Any, dim: int) -> Any:
 def _exponents_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     """The sum of grad[i] exp(x[k] - y[i]) over i >= k, by factors of at most 1.
 
-    Neighbours y[k - 1] and y[k] that are infinite have the factor 1.
+    Neighbours y[k - 1] and y[k] that are infinite have the factor exp(0).
     """
     x, result, dim = saved.inputs[0], saved.outputs[0], saved.attrs["dim"]
     if not x.ndim or not x.size:
         return [grad]
     before = _shifted(result, dim, 0.0)
-    factors = ag.where(ag.eq(before, result), 1.0, ag.exp(ag.sub(before, result)))
-    return [ag.mul(ag.exp(ag.sub(x, result)), RECURRENCE(factors, grad, dim, True, True))]
+    logs = ag.where(ag.eq(before, result), 0.0, ag.sub(before, result))
+    return [ag.mul(ag.exp(ag.sub(x, result)), RECURRENCE(logs, grad, dim, True, True, True))]
 
 
 # -- running extremes ------------------------------------------------------------------------

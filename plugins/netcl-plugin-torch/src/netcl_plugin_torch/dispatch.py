@@ -37,7 +37,7 @@ from netcl_plugin_torch.tensor import (
 #: Rows: the name of an overload -> a function of netcl Tensors and other arguments.
 ROWS: Final[dict[str, Callable[..., Any]]] = {}
 #: By the beginning of their names, what finds out how ops are computed.
-FAMILIES: Final[dict[str, Callable[[Any], Callable[..., Any]]]] = {}
+_FAMILIES: Final[dict[str, Callable[[Any], Callable[..., Any]]]] = {}
 _COMPOSITE: Final = "CompositeExplicitAutograd"
 _GRAD_OFF: Final = ag.no_grad()
 #: Ops with a function of PyTorch's tensors.
@@ -67,6 +67,16 @@ def direct(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         for name in names:
             OPS[overload(name)] = function
             _DIRECT.add(overload(name))
+        return function
+
+    return enter
+
+
+def family(prefix: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function that finds out how the ops are computed whose names begin so."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        _FAMILIES[prefix] = function
         return function
 
     return enter
@@ -199,9 +209,9 @@ def resolve(func: Any) -> Callable[..., Any]:
     name = name_of_op(func)
     if name in ROWS:
         return _by_row(func, ROWS[name])
-    for prefix, family in FAMILIES.items():
+    for prefix, resolver in _FAMILIES.items():
         if name.startswith(prefix):
-            return family(func)
+            return resolver(func)
     return _as_writing(func) or made_of_others(func)
 
 

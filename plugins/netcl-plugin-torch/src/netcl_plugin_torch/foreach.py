@@ -9,7 +9,7 @@ import torch
 
 import netcl_core.autograd as ag
 from netcl_core.errors import NetclError
-from netcl_plugin_torch.dispatch import FAMILIES, Unfit, made_of_others, name_of_op, raw_of
+from netcl_plugin_torch.dispatch import Unfit, family, made_of_others, name_of_op, raw_of
 from netcl_plugin_torch.graph_rows import row_of
 from netcl_plugin_torch.replaying import Replaying
 from netcl_plugin_torch.tensor import NAMES, NetclTensor, wrap, write
@@ -63,6 +63,7 @@ def _are_alike(args: Any) -> bool:
     return True
 
 
+@family("_foreach_")
 def of_lists(func: Any) -> Callable[..., Any]:
     """What computes an op of lists."""
     name = name_of_op(func).removeprefix("_foreach_")
@@ -70,8 +71,3 @@ def of_lists(func: Any) -> Callable[..., Any]:
     plain = getattr(torch.ops.aten, f"_foreach_{packet.removesuffix('_')}", None)
     row = None if plain is None else row_of(getattr(plain, kind or "default", func))
     return made_of_others(func) if row is None else _listed(func, row)
-
-
-def register(library: Any) -> None:
-    """Let the ops of lists come here."""
-    FAMILIES["_foreach_"] = of_lists

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import netcl_core.autograd as ag
 from netcl_core import Tensor
-from netcl_core.inspect.recorded import OperatorCall, RegionCall
+from netcl_core.inspect.recorded import OperatorCall, RegionCall, recorded_again
 
 
 @final
@@ -78,11 +78,10 @@ class Record:
                 if leaf is not None and leaf[1]:
                     all_[leaf[0]].requires_grad_()
             for x, value, inputs, kept, versions, source in nodes:
-                all_.append(ag.Node(
-                    all_[value], x.op_name, x.call, [all_[i] for i in inputs], x.scalars, x.needs,
+                all_.append(recorded_again(
+                    x, all_[value], [all_[i] for i in inputs],
                     None if kept is None else [all_[i] for i in kept],
-                    tuple([(all_[i], all_[i].version) for i in versions]), x.frame, x.index,
-                    None if source is None else all_[source],
+                    [all_[i] for i in versions], None if source is None else all_[source],
                 ))  # fmt: skip
             made = tuple([all_[i] for i in results]) if several else all_[results[0]]
             operands = [None if leaf is None else all_[leaf[0]] for leaf in leaves]
