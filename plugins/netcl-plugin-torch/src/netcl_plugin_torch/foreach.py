@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -61,6 +62,14 @@ def _are_alike(args: Any) -> bool:
                 if type(each) is not NetclTensor or each.dtype != dtype or each.shape != one.shape:
                     return False
     return True
+
+
+def register(library: Any) -> None:
+    """Let optimizers step by lists where nothing else is asked for, as they do on CUDA."""
+    for name in ("torch.utils._foreach_utils", "torch.optim.optimizer"):
+        types = getattr(importlib.import_module(name), "_foreach_supported_types", None)
+        if isinstance(types, list) and NetclTensor not in types:
+            types.append(NetclTensor)
 
 
 @family("_foreach_")

@@ -25,7 +25,7 @@ from netcl_plugin_torch.tensor import NetclTensor, record_of, wrap, wrap_later
 
 #: So many runs of a signature go op by op.
 _BEFORE: Final = 2
-#: So many signatures of a graph are captured: each keeps the memory between its ops.
+#: So many signatures of a graph are captured at a time: each keeps the memory between its ops.
 _MOST: Final = 8
 #: So many signatures are counted at a time.
 _NOTED: Final = 64
@@ -120,7 +120,7 @@ class Replaying:
         if type(replay) is _Replay:
             with self._lock:
                 return replay.run(args, given)
-        if replay is None or len(self._graphs) >= _MOST:
+        if replay is None:
             return self._run(*args)
         count = self._counts.get(given.key, 0)
         if count < _BEFORE:
@@ -131,6 +131,8 @@ class Replaying:
         return self._captured(device, args, given)
 
     def _captured(self, device: Any, args: Sequence[Any], given: _Given) -> Sequence[Any]:
+        if len(self._graphs) >= _MOST:
+            del self._graphs[next(iter(self._graphs))]
         self._graphs[given.key] = None  # where it cannot be done, and in another thread meanwhile
         fresh = [_anew(x) for x in args]
         try:
