@@ -9,7 +9,7 @@ from netcl_core.runtime.kernels import Arg
 
 
 class Slots:
-    """What an implementation renders into its kernel: nothing; netcl-plugin-fusion fills them.
+    """What an implementation renders into its kernel: nothing, unless a plugin fills them.
 
     >>> ag.NO_SLOTS.prologue is None, ag.NO_SLOTS.args([("in", 0)], [("ulong", 3)])
     (True, (('in', 0), ('ulong', 3)))

@@ -45,9 +45,12 @@ def _bind_fft(x: Any, dims: Sequence[int], inverse: bool, scale: float) -> Any:
         given = f"{x.dtype} of shape {x.shape}"
         raise ShapeError(message("fft_c2c", given, "pairs (..., 2)"))
     known = isinstance(dims, Sequence) and all(type(d) is int for d in dims)
-    if not known or not {*dims} <= {*range(x.ndim - 1)} or not isinstance(scale, (int, float)):
+    known = known and len({*dims}) == len(dims) and {*dims} <= {*range(x.ndim - 1)}
+    if not known or not isinstance(scale, (int, float)):
         given = f"dims={dims!r}, scale={scale!r} of {x.ndim - 1} dimensions"
-        raise AttributeValueError(message("fft_c2c", given, "dimensions from 0 on, and a number"))
+        raise AttributeValueError(
+            message("fft_c2c", given, "different dimensions from 0 on, and a number")
+        )
     return (x,), {"dims": tuple(dims), "inverse": bool(inverse), "scale": float(scale)}
 
 

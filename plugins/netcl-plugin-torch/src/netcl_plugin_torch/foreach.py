@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, Final
 
 import torch
+from torch.optim.optimizer import _foreach_supported_types
+from torch.utils import _foreach_utils
 
 import netcl_core.autograd as ag
 from netcl_core.errors import NetclError
@@ -66,9 +67,8 @@ def _are_alike(args: Any) -> bool:
 
 def register(library: Any) -> None:
     """Let optimizers step by lists where nothing else is asked for, as they do on CUDA."""
-    for name in ("torch.utils._foreach_utils", "torch.optim.optimizer"):
-        types = getattr(importlib.import_module(name), "_foreach_supported_types", None)
-        if isinstance(types, list) and NetclTensor not in types:
+    for types in (_foreach_utils._foreach_supported_types, _foreach_supported_types):
+        if NetclTensor not in types:
             types.append(NetclTensor)
 
 

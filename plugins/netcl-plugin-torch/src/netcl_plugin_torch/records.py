@@ -58,14 +58,14 @@ class Record:
     def recipe(self) -> Callable[[Sequence[Any]], Record]:
         """What makes the record of the same call for other tensors, in the order of `tensors`."""
         places = {id(x): i for i, x in enumerate(self.tensors())}
-        nodes: list[Any] = []  # with the places of their tensors, and behind these of nodes
+        calls: list[Any] = []  # with the places of their tensors, and behind these of nodes
         for x in _graph(self.made, self.leaves):
             if type(x) is ag.Node:
                 kept = None if x.kept is None else [places[id(y)] for y in x.kept]
                 inputs = [places[id(y)] for y in x.inputs]
                 source = None if x.source is None else places[id(x.source)]
                 versions = [places[id(y)] for y, _ in x.versions]
-                nodes.append((x, places[id(x.value)], inputs, kept, versions, source))
+                calls.append((x, places[id(x.value)], inputs, kept, versions, source))
                 places[id(x)] = len(places)
         several, wanted = isinstance(self.made, tuple), self.leaves
         results = [places[id(x)] for x in (self.made if several else (self.made,))]
@@ -77,7 +77,7 @@ class Record:
             for leaf in leaves:
                 if leaf is not None and leaf[1]:
                     all_[leaf[0]].requires_grad_()
-            for x, value, inputs, kept, versions, source in nodes:
+            for x, value, inputs, kept, versions, source in calls:
                 all_.append(recorded_again(
                     x, all_[value], [all_[i] for i in inputs],
                     None if kept is None else [all_[i] for i in kept],

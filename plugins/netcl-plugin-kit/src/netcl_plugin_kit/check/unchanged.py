@@ -57,7 +57,7 @@ def _operators(subject: Subject) -> Iterator[str]:
         try:
             rows = tomllib.loads(_text(subject, path)).get("provides", ())
             named = {row["name"] for row in rows if row["kind"] == "implementation"}
-        except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError):
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, RecursionError):
             continue  # the manifest is checked elsewhere
         for name in sorted(named - {EXAMPLE_OPERATOR}):
             row = registry.find_op(name) if isinstance(name, str) else None

@@ -161,7 +161,7 @@ class GradientTrial:
 
 def rows_of(results: Sequence[Array], size: int) -> Array:
     """A row each, with zeros behind the shorter ones: results of one node have any sizes."""
-    flat = [np.asarray(each, np.float64).reshape(-1) for each in results]
+    flat = [np.asarray(each).reshape(-1) for each in results]
     return np.stack([np.pad(each, (0, size - each.size)) for each in flat])
 
 
@@ -169,7 +169,7 @@ def _whole(gradient: Any, size: int) -> Array:
     """The upstream gradient of a result of some size; None is zeros."""
     if gradient is None:
         return np.zeros(size)
-    return np.broadcast_to(np.asarray(whole(gradient).to_host()).reshape(-1), (size,))
+    return np.broadcast_to(np.asarray(whole(gradient).to_host(), np.float64).reshape(-1), (size,))
 
 
 def hull(lows: Sequence[Array], highs: Sequence[Array]) -> tuple[Array, Array]:
