@@ -21,7 +21,10 @@ def shelf(core_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheels of the examples and of all that they require."""
     folder = tmp_path_factory.mktemp("shelf")
     shutil.copy(core_wheel, folder)
-    plugins = ("amp", "optim", "elementwise", "tensor", "linalg", "patterns", "kit", "data-kernels")
+    plugins = (
+        "amp", "optim", "elementwise", "tensor", "linalg", "fusion", "patterns", "kit",
+        "data-kernels",
+    )  # fmt: skip
     for name in ("netcl-market", *(f"netcl-plugin-{each}" for each in plugins)):
         build(ROOT / "plugins" / name, folder, "wheel")
     for project in EXAMPLES:

@@ -63,7 +63,7 @@ def test_the_session(
     shelf = tmp_path / "shelf"
     for name in (
         "netcl-market",
-        *(f"netcl-plugin-{n}" for n in ("patterns", "capture", "kit", "tools")),
+        *(f"netcl-plugin-{n}" for n in ("fusion", "patterns", "capture", "kit", "tools")),
     ):
         build(ROOT / "plugins" / name, shelf, "wheel")
     shutil.copy(core_wheel, shelf)
