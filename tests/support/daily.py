@@ -128,7 +128,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, rows in tests.items():
         kept.update(map(id, _sample(name, rows)))
-    _keep(config, items, kept if _nightly else set(map(id, _in_turn(items, kept))))
+    every = _nightly or config.getoption("first")  # which shall run one, whatever the day
+    _keep(config, items, kept if every else set(map(id, _in_turn(items, kept))))
 
 
 def _in_turn(items: Iterable[pytest.Item], kept: Collection[int]) -> Iterator[pytest.Item]:
