@@ -16,6 +16,7 @@ import torch
 from netcl_plugin_capture.commands import identity
 from netcl_plugin_capture.rebinding import Rebound
 from netcl_plugin_capture.recording import Recording, recording
+from netcl_plugin_linalg.precision import get_float32_matmul_precision
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -48,7 +49,7 @@ class _Given:
         self.first: list[Any] = []
         self._groups: dict[int, int] = {}
         self.key: Any = None
-        key: list[Any] = [nc.get_float32_matmul_precision()]
+        key: list[Any] = [get_float32_matmul_precision()]
         try:
             self._add(args, key)
         except TypeError:
