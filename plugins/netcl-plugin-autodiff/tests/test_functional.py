@@ -171,3 +171,5 @@ def test_gradcheck_finds_what_is_off(module: Any) -> None:
         again(lambda x: x.detach() * x * x, x)
     with pytest.raises(ValueError, match="requires"):
         check(lambda y: y, (y,))
+    with pytest.raises((TypeError, ValueError), match="epss"):
+        check(lambda x: x, (x,), epss=1e-6)

@@ -15,6 +15,12 @@ from netcl_plugin_autodiff.functional import entered, jacobian, leaves_of
 __all__ = ["gradcheck", "gradgradcheck"]
 
 Function = Callable[..., Any]
+#: PyTorch's arguments that are about its own kinds of gradients.
+_IGNORED: Final = {
+    "check_backward_ad", "check_batched_forward_grad", "check_batched_grad", "check_forward_ad",
+    "check_fwd_over_rev", "check_grad_dtypes", "check_rev_over_rev", "check_sparse_nnz",
+    "check_undefined_grad", "fast_mode", "gen_non_contig_grad_outputs", "masked", "nondet_tol",
+}  # fmt: skip
 _REMEDY: Final = "Give float64 inputs, made with requires_grad=True, away from kinks"
 
 
@@ -46,9 +52,13 @@ def gradcheck(
             effect.
 
     Raises:
-        AttributeValueError: No input requires a gradient.
+        AttributeValueError: No input requires a gradient, or PyTorch has no such argument.
         GradientError: A gradient is off; the message has the place and both numbers.
     """
+    unknown = sorted(others.keys() - _IGNORED)
+    if unknown:
+        told = f"the argument {unknown[0]!r}"
+        raise AttributeValueError(message("gradcheck", told, "one that PyTorch's gradcheck has"))
     given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
     picked = [i for i, x in enumerate(given) if isinstance(x, nc.Tensor) and x.requires_grad]
     if not picked:
@@ -145,4 +155,4 @@ def gradgradcheck(
         return tuple(g for g in found if g is not None)
 
     return gradcheck(gradients, (*given, *upstream), eps=eps, atol=atol, rtol=rtol,
-                     raise_exception=raise_exception)  # fmt: skip
+                     raise_exception=raise_exception, **others)  # fmt: skip

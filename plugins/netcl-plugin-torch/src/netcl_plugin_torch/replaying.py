@@ -19,8 +19,8 @@ from netcl_plugin_capture.recording import Recording, recording
 from netcl_plugin_linalg.precision import get_float32_matmul_precision
 
 import netcl_core as nc
-import netcl_core.autograd as ag
 from netcl_core.errors import ReplayError
+from netcl_core.inspect.data import dense
 from netcl_core.inspect.streams import own_stream, stream_of
 from netcl_plugin_torch.tensor import NetclTensor, record_of, wrap, wrap_later
 
@@ -50,11 +50,10 @@ class _Given:
         self._groups: dict[int, int] = {}
         self.key: Any = None
         key: list[Any] = [get_float32_matmul_precision()]
-        try:
+        with suppress(TypeError):  # of what cannot be bound, or looked up
             self._add(args, key)
-        except TypeError:
-            return
-        self.key = tuple(key)
+            hash(found := tuple(key))
+            self.key = found
 
     def _add(self, args: Sequence[Any], key: list[Any]) -> None:
         for x in args:
@@ -73,7 +72,7 @@ class _Given:
             elif isinstance(x, torch.Tensor):
                 raise TypeError("a tensor on the host")
             else:
-                key.append((kind, x))
+                key.append((kind, x or str(x)) if kind is float else (kind, x))  # 0.0 is not -0.0
 
     def _note(self, raw: Any) -> Any:
         memory, geometry = raw.memory, raw.geometry
@@ -164,12 +163,6 @@ def _anew(x: Any) -> Any:
     return wrap(raw if raw.geometry is None else raw.viewed(raw.geometry))
 
 
-def _geometry(raw: Any) -> ag.Geometry:
-    """Where a tensor's elements lie."""
-    strides = torch.empty(raw.shape, device="meta").stride()
-    return raw.geometry or ag.Geometry(raw.shape, strides, 0)
-
-
 @final
 class _Replay:
     """A captured run, and how its results are put together."""
@@ -243,7 +236,7 @@ class _Replay:
         if memory is None or not self._taken.made(memory):
             return lambda *_: raw
         whole = shape if geometry is None else (raw.storage.size,)
-        view = _geometry(raw)
+        view = raw.geometry or dense(raw.shape)
         slot = self._slots.setdefault(identity(memory), len(self._slots))
         if slot == len(self._outputs):
             self._outputs.append(memory)
@@ -267,7 +260,7 @@ class _Replay:
             return None
         if self._given.first[group].dtype != raw.dtype:
             raise TypeError("elements of another dtype")
-        view = _geometry(raw)
+        view = raw.geometry or dense(raw.shape)
         return lambda first, *_: first[group].viewed(view)
 
     def _check(self, check: Any) -> Any:
