@@ -63,8 +63,8 @@ class Sides:
             return ag.scaled_dot_product_attention(*self.ours, is_causal=self.causal)
 
     def both(self) -> list[Any]:
-        found = ag.scaled_dot_product_attention(*self.ours, is_causal=self.causal)
-        return [found, *ag.grad(found, self.ours, self.our_grad)]
+        attended = ag.scaled_dot_product_attention(*self.ours, is_causal=self.causal)
+        return [attended, *ag.grad(attended, self.ours, self.our_grad)]
 
     def _attend(self, operands: Any) -> Any:
         function = self.torch.nn.functional.scaled_dot_product_attention
@@ -75,8 +75,8 @@ class Sides:
             return self._attend(self.theirs)
 
     def their_both(self) -> list[Any]:
-        found = self._attend(self.theirs)
-        return [found, *self.torch.autograd.grad(found, self.theirs, self.their_grad)]
+        attended = self._attend(self.theirs)
+        return [attended, *self.torch.autograd.grad(attended, self.theirs, self.their_grad)]
 
     def finish(self) -> None:
         """Wait for all that is under way."""
@@ -101,17 +101,17 @@ class Sides:
 
 def taking_turns(calls: list[Callable[[], Any]], finish: Callable[[], None], rounds: int) -> Any:
     """Seconds of each call in each round."""
-    found = np.zeros((rounds, len(calls)))
+    seconds = np.zeros((rounds, len(calls)))
     for call in calls:
         call()
-    for row in found:
+    for row in seconds:
         for i, call in enumerate(calls):
             finish()
             start = time.perf_counter()
             call()
             finish()
             row[i] = time.perf_counter() - start
-    return found
+    return seconds
 
 
 def main() -> None:

@@ -107,13 +107,13 @@ def theirs(
 
 def fastest(calls: list[Callable[[], Any]]) -> list[float]:
     """The shortest time of each in milliseconds; they take turns."""
-    found = [float("inf")] * len(calls)
+    best = [float("inf")] * len(calls)
     for _ in range(RUNS):
         for i, call in enumerate(calls):
             start = time.perf_counter()
             call()
-            found[i] = min(found[i], 1e3 * (time.perf_counter() - start))
-    return found
+            best[i] = min(best[i], 1e3 * (time.perf_counter() - start))
+    return best
 
 
 def main() -> None:

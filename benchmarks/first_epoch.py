@@ -106,15 +106,15 @@ def main() -> None:
     for way in ways:
         with tempfile.TemporaryDirectory() as folder:  # leaves the compiled modules
             _measured(way, folder)
-        found = []
+        times = []
         for _ in range(runs):
             with tempfile.TemporaryDirectory() as folder:
                 cold, _ = _measured(way, folder)
                 warm, later = _measured(way, folder)
             assert cold[2] == warm[2], "a cold process and a warm one gave other losses"
-            found.append((cold, warm, later))
-        cold, warm, later = (min(each) for each in zip(*found, strict=True))
-        ratio = min(cold[0] / warm[0] for cold, warm, _ in found)
+            times.append((cold, warm, later))
+        cold, warm, later = (min(each) for each in zip(*times, strict=True))
+        ratio = min(cold[0] / warm[0] for cold, warm, _ in times)
         print(f"{way:18} cold {cold[0]:5.2f} ({cold[1]:.2f})  warm {warm[0]:5.2f} ({warm[1]:.2f})  "
               f"later {later[0]:5.2f}  cold / warm {ratio:.1f}")  # fmt: skip
 

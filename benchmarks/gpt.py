@@ -68,9 +68,9 @@ def _attention(size: Size, ops: Any, mixed: Any) -> Any:
     each = size.width // size.heads
     parts = ops.reshape(mixed, (size.batch, size.context, 3, size.heads, each))
     parts = ops.permute(parts, (2, 0, 3, 1, 4))
-    found = _heads(ops, parts[0], parts[1], parts[2])
-    found = ops.permute(found, (0, 2, 1, 3))
-    return ops.reshape(found, (size.batch, size.context, size.width))
+    attended = _heads(ops, parts[0], parts[1], parts[2])
+    attended = ops.permute(attended, (0, 2, 1, 3))
+    return ops.reshape(attended, (size.batch, size.context, size.width))
 
 
 def _heads(ops: Any, query: Any, key: Any, value: Any) -> Any:

@@ -151,15 +151,15 @@ class _Names(dict[str, Any]):
         return getattr(self.library, name)
 
 
-def _leaves(found: Any) -> list[Any]:
+def _leaves(value: Any) -> list[Any]:
     """The tensors of a result, complex ones as pairs."""
-    if isinstance(found, (list, tuple)):
-        return [leaf for each in found for leaf in _leaves(each)]
-    if not hasattr(found, "detach"):
-        return [np.asarray(found)]
-    if not isinstance(found, nc.Tensor) and found.is_complex():
-        return [library("torch").view_as_real(found.resolve_conj())]
-    return [found]
+    if isinstance(value, (list, tuple)):
+        return [leaf for each in value for leaf in _leaves(each)]
+    if not hasattr(value, "detach"):
+        return [np.asarray(value)]
+    if not isinstance(value, nc.Tensor) and value.is_complex():
+        return [library("torch").view_as_real(value.resolve_conj())]
+    return [value]
 
 
 def _host(x: Any) -> Any:
@@ -222,10 +222,10 @@ def _is_floating(x: Any) -> bool:
 
 
 def _results(call: Callable[[], Any], drawn: bool) -> list[Any]:
-    found = [_host(each) for each in _leaves(call())]
+    arrays = [_host(each) for each in _leaves(call())]
     if drawn:
-        return [np.array([each.mean(), each.std()], np.float64) for each in found[:1]]
-    return found
+        return [np.array([each.mean(), each.std()], np.float64) for each in arrays[:1]]
+    return arrays
 
 
 def _work(

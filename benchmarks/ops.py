@@ -169,10 +169,10 @@ def ops(n: int) -> Ops:
 
 def _data(shapes: list[tuple[int, ...]], places: bool) -> list[Any]:
     random = np.random.default_rng(0)
-    made: list[Any] = [random.standard_normal(shape, np.float32) for shape in shapes]
+    arrays: list[Any] = [random.standard_normal(shape, np.float32) for shape in shapes]
     if places:
-        made[-1] = random.integers(0, min(PLACES, shapes[0][0]), shapes[-1])
-    return made
+        arrays[-1] = random.integers(0, min(PLACES, shapes[0][0]), shapes[-1])
+    return arrays
 
 
 def cases(kind: str) -> Iterator[Case]:

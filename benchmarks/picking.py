@@ -76,5 +76,5 @@ def cases(kind: str) -> Iterator[Case]:
     """Forwards alone."""
     size, places = SIZES[kind]
     for name, (forms, data) in FORMS.items():
-        made = partial(data, size, places)
-        yield from function_cases(name, forms(places), made, gradients=0, tolerance=1e-4)
+        makers = partial(data, size, places)
+        yield from function_cases(name, forms(places), makers, gradients=0, tolerance=1e-4)

@@ -44,14 +44,14 @@ def torch_functions() -> Any:
 def normalised(batch: int) -> list[Item]:
     """batch_norm in training and group_norm."""
     there = torch_functions()
-    found = []
+    items = []
     for shape in ((64, 56, 56), (256, 14, 14), (512, 7, 7), (64, 32, 32), (512, 4, 4)):
-        found.append(Item("batch_norm", (batch, *shape), with_statistics(ag.batch_norm),
+        items.append(Item("batch_norm", (batch, *shape), with_statistics(ag.batch_norm),
                           with_statistics(there.batch_norm), 4))  # fmt: skip
     grouped = called(ag.group_norm, (32,)), called(there.group_norm, (32,))
-    found += [Item("group_norm 32", (batch, *shape), *grouped, 2)
+    items += [Item("group_norm 32", (batch, *shape), *grouped, 2)
               for shape in ((64, 56, 56), (512, 7, 7))]  # fmt: skip
-    return found
+    return items
 
 
 def with_statistics(batch_norm: Function) -> Function:
@@ -133,7 +133,7 @@ def best(
     pairs: Sequence[tuple[Callable[[], Any], Callable[[], Any]]], seconds: float
 ) -> list[float]:
     """The least milliseconds of each call, made in turn for a while."""
-    found = [float("inf")] * len(pairs)
+    best = [float("inf")] * len(pairs)
     for call, finish in pairs:
         call()
         finish()
@@ -144,8 +144,8 @@ def best(
             begin = time.perf_counter()
             call()
             finish()
-            found[i] = min(found[i], 1e3 * (time.perf_counter() - begin))
-    return found
+            best[i] = min(best[i], 1e3 * (time.perf_counter() - begin))
+    return best
 
 
 def agree(item: Item, mine: Calls, other: Calls) -> None:

@@ -34,14 +34,14 @@ def seconds(call: Callable[[], Any], wait: Callable[[], Any], times: int = 20) -
     """The fastest of five means of a call's time."""
     call()
     wait()
-    found = []
+    rounds = []
     for _ in range(5):
         start = time.perf_counter()
         for _ in range(times):
             call()
         wait()
-        found.append((time.perf_counter() - start) / times)
-    return min(found)
+        rounds.append((time.perf_counter() - start) / times)
+    return min(rounds)
 
 
 def ulps(given: Any, wanted: Any) -> Any:

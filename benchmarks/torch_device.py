@@ -67,18 +67,20 @@ def _training(item: str, name: str) -> tuple[Callable[[], Any], Callable[[], Any
     if library == "own":
         import netcl_core as nc
 
-        made: Training = models._ours(*given)
-        return lambda: made.step(*made.inputs), nc.cuda.synchronize
+        training: Training = models._ours(*given)
+        return lambda: training.step(*training.inputs), nc.cuda.synchronize
     place = "netcl" if library == "netcl" else {"gpu": "cuda", "cpu": "cpu"}[kind]
     if place == "netcl":
         import netcl_torch  # noqa: F401
-    made = models._theirs(*given, place, "float32", fused)
+    training = models._theirs(*given, place, "float32", fused)
     if compiled:
         backend = "netcl" if place == "netcl" else "inductor"
-        made = made.compiled(lambda loss: torch.compile(loss, backend=backend, dynamic=False))
+        training = training.compiled(
+            lambda loss: torch.compile(loss, backend=backend, dynamic=False)
+        )
     wait: Any = {"netcl": lambda: torch.netcl.synchronize(),
                  "cuda": torch.cuda.synchronize}.get(place, lambda: None)  # fmt: skip
-    return lambda: made.step(*made.inputs), wait
+    return lambda: training.step(*training.inputs), wait
 
 
 def _dispatch(name: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
@@ -158,10 +160,10 @@ class Worker:
             self._process.stdin.flush()
         except BrokenPipeError:
             pass
-        found = self._process.stdout.readline()
-        if not found:
+        reply = self._process.stdout.readline()
+        if not reply:
             raise RuntimeError(f"its process ended with {self._process.wait()}, see above")
-        return json.loads(found)
+        return json.loads(reply)
 
     def end(self) -> None:
         """End the process."""
@@ -197,10 +199,10 @@ def _race(item: str, rounds: int, note: Callable[[dict[str, Any]], None]) -> Non
         for _ in range(rounds):
             for name, worker in workers.items():
                 times[name].append(worker.ask(counts[name]))
-        for name, found in times.items():
-            ratios = {other: statistics.median(a / b for a, b in zip(found, theirs, strict=True))
+        for name, ours in times.items():
+            ratios = {other: statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
                       for other, theirs in times.items() if other != name}  # fmt: skip
-            note({"item": item, "contender": name, "milliseconds": 1e3 * min(found),
+            note({"item": item, "contender": name, "milliseconds": 1e3 * min(ours),
                   "ratio_to": ratios})  # fmt: skip
     finally:
         for worker in workers.values():

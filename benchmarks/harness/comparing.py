@@ -37,10 +37,10 @@ def fallen(now: Record, then: Record, tolerance: float = TOLERANCE) -> list[str]
 def _lines(now: Result, then: Result, tolerance: float) -> Iterator[str]:
     what = f"{now.item}/{now.case}"
     for name in then.times(True):
-        found = now.outcomes.get(name)
-        if found is not None and found.state in ("failed", "wrong"):
-            yield f"{what}: {name} was timed, and is {found.state} now: {found.note}"
-        elif found is not None and found.seconds is not None:
+        outcome = now.outcomes.get(name)
+        if outcome is not None and outcome.state in ("failed", "wrong"):
+            yield f"{what}: {name} was timed, and is {outcome.state} now: {outcome.note}"
+        elif outcome is not None and outcome.seconds is not None:
             old, new = _ratios(then, name), _ratios(now, name)
             growth = {each: new[each] / old[each] for each in new if each in old}
             least = min(growth, key=growth.__getitem__, default="")

@@ -50,11 +50,11 @@ def chosen(items: dict[str, Path], wanted: Sequence[str], kind: str) -> Iterator
             raise _unknown(name, items)
     for name in dict.fromkeys(name for name, _, _ in parts):
         texts = [text for other, _, text in parts if other == name]
-        found = [each for each in _cases(items[name])(kind) if any(t in each.name for t in texts)]
-        if not found:
+        cases = [each for each in _cases(items[name])(kind) if any(t in each.name for t in texts)]
+        if not cases:
             given = f"no case of {name} has {' or '.join(map(repr, texts))} in its name"
             raise ArgumentError(message("bench", given))
-        yield from ((name, each) for each in found)
+        yield from ((name, each) for each in cases)
 
 
 def _unknown(name: str, items: Iterable[str]) -> ArgumentError:

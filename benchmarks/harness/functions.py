@@ -127,15 +127,15 @@ class _Problem:
         return [self.result, *(np.array(self._slopes(i)) for i in range(self.count))]
 
     def _slopes(self, position: int) -> list[float]:
-        seed, found = self.seed.astype(np.float64), []
+        seed, slopes = self.seed.astype(np.float64), []
         for direction in self._directions(position):
             ends = []
             for step in (_STEP, -_STEP):
                 given = self._exact()
                 given[position] = given[position] + step * direction
                 ends.append(self.form(np, *given))
-            found.append(float(np.sum(seed * (ends[0] - ends[1]))) / (2 * _STEP))
-        return found
+            slopes.append(float(np.sum(seed * (ends[0] - ends[1]))) / (2 * _STEP))
+        return slopes
 
     def _directions(self, position: int) -> Iterator[Array]:
         for number in range(_DIRECTIONS):
@@ -153,10 +153,10 @@ class _Problem:
         """A call that gives a result, or also its gradients; `host` makes an array of each."""
 
         def results() -> list[Array]:
-            found = call()
+            output = call()
             if not backward:
-                return [host(found)]
-            result, *gradients = found
+                return [host(output)]
+            result, *gradients = output
             return self.sloped(host(result), [host(each) for each in gradients])
 
         return Work(call, results)
@@ -252,9 +252,9 @@ def _tinygrad(form: Form, problem: _Problem, backward: bool, device: Device) -> 
         result = form(tinygrad.Tensor, *tensors)
         if not backward:
             return result.realize()
-        found = [result, *result.gradient(*tensors[: problem.count], gradient=seed)]
-        tinygrad.Tensor.realize(*found)
-        return found
+        results = [result, *result.gradient(*tensors[: problem.count], gradient=seed)]
+        tinygrad.Tensor.realize(*results)
+        return results
 
     compiled = tinygrad.TinyJit(plain)
     return problem.work(backward, lambda: compiled(*given), lambda each: each.numpy())

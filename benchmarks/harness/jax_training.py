@@ -33,8 +33,8 @@ class JaxOps:
     def cross_entropy(self, logits: Any, labels: Any) -> Any:
         """The mean over rows."""
         jax = library("jax")
-        found = jax.nn.log_softmax(logits)
-        return -jax.numpy.take_along_axis(found, labels[:, None], 1).mean()
+        log_probs = jax.nn.log_softmax(logits)
+        return -jax.numpy.take_along_axis(log_probs, labels[:, None], 1).mean()
 
     def scaled_dot_product_attention(
         self, query: Any, key: Any, value: Any, is_causal: bool
@@ -74,20 +74,20 @@ def jax_step(
     update = _updating(jax, optimizer)
 
     def step(state: Any, *inputs: Any) -> Any:
-        found, slopes = gradients(state[0], *inputs)
-        return found, update(state, slopes)
+        losses, slopes = gradients(state[0], *inputs)
+        return losses, update(state, slopes)
 
     compiled = jax.jit(step, donate_argnums=0)
     zeros = [jax.numpy.zeros_like(each) for each in values]
     state = [(values, zeros, [each.copy() for each in zeros], jax.numpy.zeros(()))]
 
     def call() -> Any:
-        found, state[0] = compiled(state[0], *inputs)
-        return found
+        losses, state[0] = compiled(state[0], *inputs)
+        return losses
 
     def results() -> list[Array]:
-        found, slopes = jax.jit(gradients)(state[0][0], *inputs)
-        return [np.asarray(each) for each in (found, *slopes)]
+        losses, slopes = jax.jit(gradients)(state[0][0], *inputs)
+        return [np.asarray(each) for each in (losses, *slopes)]
 
     return Work(call, results)
 

@@ -83,8 +83,8 @@ def _ours(
     model = build(nc.nn)
     parameters = _loaded(model, lambda array: array)
     inputs = tuple(map(Tensor.from_host, data()))
-    made = getattr(nc.optim, optimizer)(parameters, lr=1e-4)
-    return Training(lambda *xs: loss(ag, model, *xs), parameters, made, inputs)
+    optimizing = getattr(nc.optim, optimizer)(parameters, lr=1e-4)
+    return Training(lambda *xs: loss(ag, model, *xs), parameters, optimizing, inputs)
 
 
 def _theirs(
@@ -103,5 +103,5 @@ def _theirs(
     model.to(place, kind)
     given = [torch.from_numpy(each).to(place) for each in data()]
     inputs = tuple(each.to(kind) if each.is_floating_point() else each for each in given)
-    made = getattr(torch.optim, optimizer)(parameters, lr=1e-4, fused=fused or None)
-    return Training(lambda *xs: loss(ops, model, *xs), parameters, made, inputs)
+    optimizing = getattr(torch.optim, optimizer)(parameters, lr=1e-4, fused=fused or None)
+    return Training(lambda *xs: loss(ops, model, *xs), parameters, optimizing, inputs)

@@ -11,9 +11,9 @@ from harness.table import heading, libraries, markdown, notes
 
 def last_records(folder: Path) -> dict[str, Record]:
     """The name of a file in the folder -> its record, of each device the last."""
-    found = {path.stem: load(path) for path in sorted(folder.glob("*.json"))}
-    last = {each.device["name"]: each for each in sorted(found.values(), key=lambda x: x.date)}
-    return {name: each for name, each in found.items() if last[each.device["name"]] is each}
+    by_stem = {path.stem: load(path) for path in sorted(folder.glob("*.json"))}
+    last = {each.device["name"]: each for each in sorted(by_stem.values(), key=lambda x: x.date)}
+    return {name: each for name, each in by_stem.items() if last[each.device["name"]] is each}
 
 
 def section(record: Record, drawing: str) -> Iterator[str]:

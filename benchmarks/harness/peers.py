@@ -88,16 +88,16 @@ def _no_jax(device: Device) -> str:
     jax = library("jax")
     if device.kind != "gpu":
         jax.config.update("jax_platforms", "cpu")
-    found = jax.default_backend()
-    return "" if found == device.kind else f"its default device is of the kind {found}"
+    backend = jax.default_backend()
+    return "" if backend == device.kind else f"its default device is of the kind {backend}"
 
 
 def _no_tinygrad(device: Device) -> str:
     if missing := _missing("tinygrad", device):
         return missing
-    found = str(library("tinygrad").Device.DEFAULT)
-    on_cpu = found.split(":")[0] in {"CPU", "LLVM", "CLANG"}
-    return "" if on_cpu == (device.kind == "cpu") else f"its default device is {found}"
+    default = str(library("tinygrad").Device.DEFAULT)
+    on_cpu = default.split(":")[0] in {"CPU", "LLVM", "CLANG"}
+    return "" if on_cpu == (device.kind == "cpu") else f"its default device is {default}"
 
 
 def _no_numpy(device: Device) -> str:

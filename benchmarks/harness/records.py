@@ -153,9 +153,9 @@ def latest(path: Path, device: str) -> Record:
     """The record in a file, or the last one of a device among those in a folder."""
     if not path.is_dir():
         return load(path)
-    found = [load(each) for each in sorted(path.glob("*.json"))]
-    fitting = [each for each in found if each.device["name"] == device]
+    records = [load(each) for each in sorted(path.glob("*.json"))]
+    fitting = [each for each in records if each.device["name"] == device]
     if not fitting:
-        given = f"{len(found)} records in {path}, none of {device}"
+        given = f"{len(records)} records in {path}, none of {device}"
         raise ArgumentError(message("bench", given, "a record of the same device"))
     return max(fitting, key=lambda each: each.date)

@@ -18,7 +18,7 @@ from harness.records import Outcome, Result, State
 from netcl_core import Device
 
 
-def off_by(found: Sequence[Any], right: Sequence[Array]) -> float:
+def off_by(actual: Sequence[Any], right: Sequence[Array]) -> float:
     """The largest difference of results in parts of the largest element of the right one.
 
     >>> off_by([np.array([1.0, 2.5])], [np.array([1.0, 2.0])])
@@ -26,13 +26,13 @@ def off_by(found: Sequence[Any], right: Sequence[Array]) -> float:
 
     Infinite where the shapes differ or something is not finite.
     """
-    if len(found) != len(right):
+    if len(actual) != len(right):
         return math.inf
-    return max((_difference(*pair) for pair in zip(found, right, strict=True)), default=0.0)
+    return max((_difference(*pair) for pair in zip(actual, right, strict=True)), default=0.0)
 
 
-def _difference(found: Any, right: Array) -> float:
-    given, wanted = (np.asarray(each, np.float64) for each in (found, right))
+def _difference(actual: Any, right: Array) -> float:
+    given, wanted = (np.asarray(each, np.float64) for each in (actual, right))
     if given.shape != wanted.shape:
         return math.inf
     if not wanted.size:
@@ -117,7 +117,7 @@ class _Run:
 
     def _made(self, makers: Mapping[str, Maker]) -> dict[str, Work]:
         """The work of each that is here; a library may raise anything, and the others go on."""
-        made = {}
+        by_name = {}
         for name, why in self.absent.items():
             if name not in makers:
                 continue
@@ -125,10 +125,10 @@ class _Run:
                 self._end(name, "absent", why)
                 continue
             try:
-                made[name] = makers[name](self.device)
+                by_name[name] = makers[name](self.device)
             except Exception as error:
                 self._end(name, "failed", _told(error))
-        return made
+        return by_name
 
     def _checked(
         self, case: Case, right: Sequence[Array] | None, works: Mapping[str, Work]
@@ -137,12 +137,12 @@ class _Run:
         passed = {}
         for name, work in works.items():
             try:
-                found = work.results()
+                results = work.results()
             except Exception as error:
                 self._end(name, "failed", _told(error))
                 continue
-            right = found if right is None else right
-            off = off_by(found, right)
+            right = results if right is None else right
+            off = off_by(results, right)
             if off <= case.tolerance:
                 passed[name] = work
             else:
@@ -151,12 +151,12 @@ class _Run:
 
     def _limits(self, limit: Limit | None) -> dict[str, Work]:
         """What makes the limit, of those that are here and able to."""
-        made = {}
+        by_name = {}
         for name, maker in ({} if limit is None else limit.makers).items():
             if self.absent.get(name) == "":
                 with suppress(Exception):  # such as no memory for a copy; others make it, too
-                    made[name] = maker(self.device)
-        return made
+                    by_name[name] = maker(self.device)
+        return by_name
 
     def _timed(self, name: str, work: Work) -> Timed:
         wait = self.peers[name].waiting(self.device)

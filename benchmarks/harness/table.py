@@ -25,11 +25,11 @@ def duration(seconds: float) -> str:
 
 def columns(record: Record) -> tuple[list[str], list[str]]:
     """Our ways and the others that have a time somewhere, in the peers' order."""
-    found = [
+    columns_of = [
         {name for each in record.results for name in each.times(ours)} for ours in (True, False)
     ]
-    ordered = [*PEERS, *sorted((found[0] | found[1]) - PEERS.keys())]
-    ours, others = ([name for name in ordered if name in each] for each in found)
+    ordered = [*PEERS, *sorted((columns_of[0] | columns_of[1]) - PEERS.keys())]
+    ours, others = ([name for name in ordered if name in each] for each in columns_of)
     return ours, others
 
 

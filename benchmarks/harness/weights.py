@@ -19,11 +19,11 @@ def drawn(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
     >>> [round(float(each.mean()), 1) for each in found.values()]
     [-0.0, 1.0, -0.0]
     """
-    random, found = np.random.default_rng(0), {}
+    random, arrays = np.random.default_rng(0), {}
     for name, shape in shapes.items():
         values = random.standard_normal(shape, np.float32)
         if len(shape) > 1:
-            found[name] = values * np.float32(np.prod(shape[1:]) ** -0.5)
+            arrays[name] = values * np.float32(np.prod(shape[1:]) ** -0.5)
         else:
-            found[name] = values * _SMALL + np.float32(name.endswith("weight"))
-    return found
+            arrays[name] = values * _SMALL + np.float32(name.endswith("weight"))
+    return arrays

@@ -46,7 +46,7 @@ def collect(checks: Iterable[tuple[str, bool, str]] = ()) -> dict[str, Any]:
         "vendors_status": installation.status,
         "vendors_folder": str(installation.vendors) if installation.vendors else None,
         "vendors_reason": installation.reason,
-        "runtimes": [_runtime(one) for one in installation.found or runtimes.discover()],
+        "runtimes": [_runtime(one) for one in installation.runtimes or runtimes.discover()],
         "devices": [device_data(device) for device in usable],
         "rejected": [asdict(one) for one in device_table.rejected()],
         "default": default,

@@ -29,13 +29,13 @@ Status = Literal["off", "foreign", "user", "system", "generated"]
 class Installation:
     """What `install` did: how the loader finds its runtimes, and why so.
 
-    `found`: what was discovered, where some of it was left out.
+    `runtimes`: what was discovered, where some of it was left out.
     """
 
     status: Status
     vendors: Path | None
     reason: str
-    found: tuple[Runtime, ...] = ()
+    runtimes: tuple[Runtime, ...] = ()
 
 
 _lock = threading.Lock()

@@ -257,8 +257,8 @@ def load(
 def serve(wanted: list[str]) -> None:
     """What a builder does: build each source that comes in for the device meant."""
     cl = opencl_module()
-    found = (device for platform in cl.get_platforms() for device in platform.get_devices())
-    context = cl.Context([next(device for device in found if _facts(device) == wanted)])
+    devices = (device for platform in cl.get_platforms() for device in platform.get_devices())
+    context = cl.Context([next(device for device in devices if _facts(device) == wanted)])
     for line in sys.stdin:
         with suppress(cl.Error):
             load(cl, context, *json.loads(line))

@@ -69,7 +69,7 @@ class Finder:
             raise plugin_error("NP511", text)
         plugin_warnings.tell([text])
 
-    def notes(self, found: Sequence[Plugin]) -> list[str]:
+    def notes(self, plugins: Sequence[Plugin]) -> list[str]:
         """What is to be complained of beside the states of plugins."""
         return []
 

@@ -60,7 +60,7 @@ class Figures:
 
 def all_cases() -> dict[str, list[Case]]:
     """The differentiable cases of the first-party plugins, by op; primitives without one too."""
-    found: dict[str, list[Case]] = {}
+    cases_of: dict[str, list[Case]] = {}
     for name in PLUGINS:
         table = table_of(name)
         cases = [case for case in table.cases if case.differentiable]
@@ -70,8 +70,8 @@ def all_cases() -> dict[str, list[Case]]:
             if record.backward is not None and record.name not in known:
                 cases += derived_cases(record, table.provider)
         for case in cases:
-            found.setdefault(case.op, []).append(case)
-    return found
+            cases_of.setdefault(case.op, []).append(case)
+    return cases_of
 
 
 def draw(case: Case, dtype: str, number: int) -> list[Array]:
@@ -202,11 +202,11 @@ def figures_of(
 ) -> Figures:
     """The figures of one op, its inputs spread over its cases that take the dtype."""
     usable = [case for case in cases if dtype in case.takes]
-    found = Figures()
+    figures = Figures()
     for number in range(inputs if usable else 0):
         case = usable[number % len(usable)]
-        run(case, dtype, number // len(usable), device, found, every)
-    return found
+        run(case, dtype, number // len(usable), device, figures, every)
+    return figures
 
 
 def main() -> None:
@@ -224,14 +224,14 @@ def main() -> None:
     for number, (op, cases) in enumerate(all_cases().items()):
         if number % parts != part or (given.ops and op not in given.ops):
             continue
-        found = figures_of(cases, given.dtype, given.inputs, device, given.every)
-        total.add(found)
-        passed = {what: f"{found.passed[what]}/{found.tried[what]}" for what in found.tried}
-        print(f"{op:36} inputs {found.inputs} nodes {found.nodes} "
-              f"refused {len(found.refused)} passed {passed}", flush=True)  # fmt: skip
-        for text in found.refused[:3]:
+        figures = figures_of(cases, given.dtype, given.inputs, device, given.every)
+        total.add(figures)
+        passed = {what: f"{figures.passed[what]}/{figures.tried[what]}" for what in figures.tried}
+        print(f"{op:36} inputs {figures.inputs} nodes {figures.nodes} "
+              f"refused {len(figures.refused)} passed {passed}", flush=True)  # fmt: skip
+        for text in figures.refused[:3]:
             print("    refused", text)
-        for what, text in list(found.examples.items())[:1]:
+        for what, text in list(figures.examples.items())[:1]:
             print("    passed", what, text)
     print(f"ALL inputs {total.inputs} nodes {total.nodes} refused {len(total.refused)} "
           f"passed {dict(total.passed)} of {dict(total.tried)}")  # fmt: skip

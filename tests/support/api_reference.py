@@ -83,12 +83,12 @@ def _section(title: str, what: str, names: list[str], owner: Any) -> Iterator[st
 
 def _row(name: str, owner: Any) -> str:
     """`- name(arguments): first sentence`; empty for a module, and for what says nothing."""
-    found = inspect.getattr_static(owner, name, None) if inspect.isclass(owner) else None
-    found = getattr(owner, name, None) if found is None else found
-    if found is None or inspect.ismodule(found):
+    attribute = inspect.getattr_static(owner, name, None) if inspect.isclass(owner) else None
+    attribute = getattr(owner, name, None) if attribute is None else attribute
+    if attribute is None or inspect.ismodule(attribute):
         return ""
-    said = _sentence(found)
-    arguments = signature(found)
+    said = _sentence(attribute)
+    arguments = signature(attribute)
     if owner is _Methods:  # functions whose first argument is the tensor
         arguments = re.sub(r"^\(x(, )?", "(", arguments)
     return f"- `{name}{arguments}`{': ' if said else ''}{said}"
@@ -122,18 +122,18 @@ def signature(thing: Any) -> str:
         found_signature = inspect.signature(thing)
     except (TypeError, ValueError):
         return "(...)"
-    found, star = [], False
+    parts, star = [], False
     for each in found_signature.parameters.values():
         if each.name == "self":
             continue
         if each.kind is each.KEYWORD_ONLY and not star:
-            found.append("*")
+            parts.append("*")
             star = True
         star = star or each.kind is each.VAR_POSITIONAL
         mark = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
         default = "" if each.default is each.empty else f"={_default(each.default)}"
-        found.append(f"{mark}{each.name}{default}")
-    return f"({', '.join(found)})"
+        parts.append(f"{mark}{each.name}{default}")
+    return f"({', '.join(parts)})"
 
 
 def _primitive(name: str) -> AutogradPrimitive | None:

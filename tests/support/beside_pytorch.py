@@ -199,14 +199,14 @@ def differences() -> Iterator[str]:
 @cache
 def table(library: Any) -> dict[str, dict[str, list[str]]]:
     """PyTorch's names by their place: `offered`, `ignored`, and those that a sentence is for."""
-    found: dict[str, dict[str, list[str]]] = {}
+    rows_of: dict[str, dict[str, list[str]]] = {}
     for name in PLACES:
-        where, rows = place(library, name), found.setdefault(name, {})
+        where, rows = place(library, name), rows_of.setdefault(name, {})
         for each in pytorchs()[name]:
             said = "ignored" if each in IGNORED else "offered"
             state = said if hasattr(where, each) else reason(name, each)
             rows.setdefault(state, []).append(each)
-    return found
+    return rows_of
 
 
 def listed(library: Any) -> dict[str, dict[str, str]]:

@@ -31,23 +31,23 @@ _FREE = ("wait_for_events", "enqueue_map_buffer", "enqueue_map_image")
 @contextmanager
 def blocking_calls() -> Iterator[list[str]]:
     """The calls that wait, each with the lines that led to it; those of all threads."""
-    cl, found = opencl_module(), list[str]()
+    cl, calls = opencl_module(), list[str]()
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in _WAITS:
             place = getattr(cl, owner)
-            patch.setattr(place, name, _noting(getattr(place, name), name, found))
+            patch.setattr(place, name, _noting(getattr(place, name), name, calls))
         for name in _TRANSFERS:
-            patch.setattr(cl._cl, name, _noting(getattr(cl._cl, name), name, found))
+            patch.setattr(cl._cl, name, _noting(getattr(cl._cl, name), name, calls))
         for name in _FREE:
-            patch.setattr(cl, name, _noting(getattr(cl, name), name, found))
-        yield found
+            patch.setattr(cl, name, _noting(getattr(cl, name), name, calls))
+        yield calls
 
 
-def _noting(call: Callable[..., Any], name: str, found: list[str]) -> Callable[..., Any]:
+def _noting(call: Callable[..., Any], name: str, calls: list[str]) -> Callable[..., Any]:
     def noted(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("is_blocking", True):
             lines = traceback.format_list(traceback.extract_stack()[-8:-1])
-            found.append(f"{name}\n{''.join(lines)}")
+            calls.append(f"{name}\n{''.join(lines)}")
         return call(*args, **kwargs)
 
     return noted

@@ -64,9 +64,9 @@ def mismatch(program: Program, device: nc.Device, replays: int = 2) -> str:
             given: list[Any] = [array for array, each in zip(arrays, used, strict=True) if each]
             if turn % 2 == 0:  # read where they lie; host data are copied
                 given = [nc.Tensor.from_host(array, device) for array in given]
-            found = _read(graph.replay(given), leaves)
+            values = _read(graph.replay(given), leaves)
             wanted = _eager(step, program, arrays, device)
-            for i, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            for i, (one, other) in enumerate(zip(values, wanted, strict=True)):
                 if (one is None) != (other is None):
                     return f"turn {turn}, value {i}: {one} and eagerly {other}"
                 if one is not None and not np.array_equal(

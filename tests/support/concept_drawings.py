@@ -60,7 +60,7 @@ def tape() -> str:
 
 def record() -> str:
     """One record above, and what the core makes of it below."""
-    made = [
+    parts = [
         ["a kernel, and one", "for its gradients"],
         ["its lines in", "fused kernels"],
         ["every dtype,", "vectors, strides"],
@@ -74,9 +74,9 @@ def record() -> str:
     drawn, y = box(90, 42, 200, ["swish.cl.j2", "forward, backward"], kind="one")
     body += [drawn, text(24, y + 40, "the core makes", kind="head")]
     top = y + 58
-    for row in range(0, len(made), 2):
-        height = 14 + 18 * max(len(made[row]), len(made[row + 1]))
-        for column, lines in enumerate(made[row : row + 2]):
+    for row in range(0, len(parts), 2):
+        height = 14 + 18 * max(len(parts[row]), len(parts[row + 1]))
+        for column, lines in enumerate(parts[row : row + 2]):
             here = top + (height - 14 - 18 * len(lines)) / 2
             body.append(box(24 + 172 * column, here, 160, lines)[0])
         top += height + 14
@@ -86,9 +86,9 @@ def record() -> str:
 
 def chain(source: str) -> str:
     """The ops of a kernel one by one, with memory between them, and in one."""
-    found = re.search(r"void (\w+)_forward\(", source)
-    assert found
-    ops = found[1].split("_")
+    match = re.search(r"void (\w+)_forward\(", source)
+    assert match
+    ops = match[1].split("_")
     body = [text(24, 28, "op by op", kind="head"), text(214, 28, "compiled", kind="head")]
     y, step = 44.0, 58
     for row, op in enumerate(ops):

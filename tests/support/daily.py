@@ -162,8 +162,8 @@ def _sample(name: str, rows: Sequence[pytest.Item]) -> Iterable[pytest.Item]:
     """The rows of a test that run today."""
     mark = rows[0].get_closest_marker("sample")
     values = [{name: id(value) for name, value in _parameters(row).items()} for row in rows]
-    found = covering(values, random.Random(f"{SEED} {name}"))
-    return [rows[number] for number in (found if mark is None else found[: mark.args[0]])]
+    chosen = covering(values, random.Random(f"{SEED} {name}"))
+    return [rows[number] for number in (chosen if mark is None else chosen[: mark.args[0]])]
 
 
 def covering(rows: Sequence[Mapping[str, int]], draw: random.Random) -> list[int]:
@@ -175,11 +175,11 @@ def covering(rows: Sequence[Mapping[str, int]], draw: random.Random) -> list[int
     order = draw.sample(range(len(rows)), len(rows))
     if not rows or not rows[0]:
         return order
-    found: list[int] = []
+    chosen: list[int] = []
     seen: set[tuple[str, int]] = set()
     for wanted in range(len(rows[0]), 0, -1):  # first the rows of which every value is new
         for number in order:
             if len(rows[number].items() - seen) >= wanted:
-                found.append(number)
+                chosen.append(number)
                 seen |= rows[number].items()
-    return found
+    return chosen

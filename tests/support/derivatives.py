@@ -64,15 +64,15 @@ def derivatives(
         upstream = _tensor(weights(result.shape, 0), result)
         targets = [x for x, need in zip(tensors, needs, strict=True) if need]
         used: Any = {"allow_unused": True}
-        found = ag.grad(result, targets, upstream.requires_grad_(), create_graph=True, **used)
+        gradients = ag.grad(result, targets, upstream.requires_grad_(), create_graph=True, **used)
         targets.append(upstream)
         for number in range(1, order):
-            pairs = [(x, _tensor(weights(x.shape, number), x)) for x in found if _flows(x)]
+            pairs = [(x, _tensor(weights(x.shape, number), x)) for x in gradients if _flows(x)]
             if not pairs:
                 return [np.zeros(x.shape) for x in targets]
             outputs, seeds = [x for x, _ in pairs], [seed for _, seed in pairs]
-            found = ag.grad(outputs, targets, seeds, create_graph=number < order - 1, **used)
-        return [_host(x, like) for x, like in zip(found, targets, strict=False)]
+            gradients = ag.grad(outputs, targets, seeds, create_graph=number < order - 1, **used)
+        return [_host(x, like) for x, like in zip(gradients, targets, strict=False)]
 
 
 def _tensor(array: Array, like: Any) -> nc.Tensor:
@@ -99,20 +99,20 @@ def expected(case: Case, arrays: Sequence[Array], order: int) -> list[Array]:
         result = case.run_torch(torch, *tensors)
     upstream = torch.tensor(weights(result.shape, 0), requires_grad=True)
     targets = [x for x, need in zip(tensors, needs, strict=True) if need]
-    found = _torch_grad([result], targets, [upstream])
+    gradients = _torch_grad([result], targets, [upstream])
     targets.append(upstream)
     for number in range(1, order):
         pairs = [
             (x, torch.tensor(weights(x.shape, number)))
-            for x in found
+            for x in gradients
             if x is not None and x.requires_grad
         ]
         if not pairs:
             return [np.zeros(tuple(x.shape)) for x in targets]
-        found = _torch_grad([x for x, _ in pairs], targets, [seed for _, seed in pairs])
+        gradients = _torch_grad([x for x, _ in pairs], targets, [seed for _, seed in pairs])
     return [
         np.zeros(tuple(like.shape)) if x is None else x.detach().numpy(force=True)
-        for x, like in zip(found, targets, strict=False)
+        for x, like in zip(gradients, targets, strict=False)
     ]
 
 
@@ -122,10 +122,10 @@ def _torch_grad(outputs: list[Any], targets: list[Any], seeds: list[Any]) -> Any
 
 def assert_alike(given: Sequence[Array], wanted: Sequence[Array], dtype: str, what: str) -> None:
     """Raise AssertionError where two lists of derivatives differ."""
-    for i, (found, right) in enumerate(zip(given, wanted, strict=True)):
+    for i, (actual, right) in enumerate(zip(given, wanted, strict=True)):
         scale = max(1.0, float(np.abs(right[np.isfinite(right)]).max(initial=0.0)))
-        close = np.isclose(found, right, rtol=CLOSE[dtype], atol=CLOSE[dtype] * scale)
-        close |= np.isnan(found) & np.isnan(right)
-        assert close.all(), f"{what}: derivative {i}: given {found[~close][:3]}; " + (
+        close = np.isclose(actual, right, rtol=CLOSE[dtype], atol=CLOSE[dtype] * scale)
+        close |= np.isnan(actual) & np.isnan(right)
+        assert close.all(), f"{what}: derivative {i}: given {actual[~close][:3]}; " + (
             f"expected {right[~close][:3]} at {np.argwhere(~close)[0].tolist()}"
         )

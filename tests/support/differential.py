@@ -71,11 +71,11 @@ def sample(program: Program, turn: int = 0) -> tuple[list[Array], list[float]]:
 def covectors(outputs: Sequence[Array], dtypes: Sequence[str]) -> list[Array | None]:
     """An upstream gradient for each floating output but now and then none."""
     random = np.random.default_rng(len(outputs))
-    found: list[Array | None] = []
+    seeds: list[Array | None] = []
     for i, (array, dtype) in enumerate(zip(outputs, dtypes, strict=True)):
         weights = np.asarray(np.round(random.standard_normal(array.shape) * 4) / 4 + 0.125)
-        found.append(weights if dtype in FLOATS and not (i == 1 and array.size % 3 == 1) else None)
-    return found
+        seeds.append(weights if dtype in FLOATS and not (i == 1 and array.size % 3 == 1) else None)
+    return seeds
 
 
 def run_netcl(

@@ -43,11 +43,11 @@ def common() -> set[str]:
 
 def everything(faces: Sequence[str]) -> dict[str, list[Any]]:
     """Last part of a name -> what is called so."""
-    found: dict[str, list[Any]] = {}
+    places: dict[str, list[Any]] = {}
     for face in faces:
         for name, each in examples.public(face):
-            found.setdefault(name.rpartition(".")[2], []).append(each)
-    return found
+            places.setdefault(name.rpartition(".")[2], []).append(each)
+    return places
 
 
 def text(thing: Any, known: Mapping[str, Sequence[Any]], depth: int = 3) -> str:

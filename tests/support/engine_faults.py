@@ -222,11 +222,11 @@ def published() -> dict[str, Verdict]:
 
 def lines(verdicts: Iterable[Verdict]) -> Iterator[str]:
     """The part of the page that comes from a run."""
-    found = list(verdicts)
-    noticed = sum(bool(each.test) for each in found)
-    yield f"{noticed} of {len(found)} faults were noticed on {date.today().isoformat()}."
+    listed = list(verdicts)
+    noticed = sum(bool(each.test) for each in listed)
+    yield f"{noticed} of {len(listed)} faults were noticed on {date.today().isoformat()}."
     yield "\n| fault | part | file | noticed by | after |\n|---|---|---|---|---|"
-    for fault, test, seconds in found:
+    for fault, test, seconds in listed:
         told = f"`{test}` | {seconds:.0f} s" if test else "nobody |"
         yield f"| `{fault.name}` | {fault.part} | `{fault.file}` | {told} |"
 
@@ -311,8 +311,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="so many faults at a time")
     parser.add_argument("--write", action="store_true", help="write docs/mutants.md")
     given = parser.parse_args()
-    found = published()
-    if unknown := set(given.names) - found.keys():
+    faults_of = published()
+    if unknown := set(given.names) - faults_of.keys():
         parser.error(f"there is no fault {min(unknown)}")
     chosen = [fault for fault in FAULTS if not given.names or fault.name in given.names]
     for fault in chosen:
@@ -323,14 +323,14 @@ def main() -> None:
     with ThreadPoolExecutor(given.jobs) as pool:
         for verdict in pool.map(lambda fault: tried(fault, given.seconds), chosen):
             fault, test, seconds = verdict
-            found[fault.name] = verdict
+            faults_of[fault.name] = verdict
             what = f"killed by {test}" if test else "not killed"
             print(f"{fault.name} ({fault.part}): {what} after {seconds:.0f} s", flush=True)
-    killed = sum(bool(found[fault.name].test) for fault in chosen)
+    killed = sum(bool(faults_of[fault.name].test) for fault in chosen)
     print(f"{killed} of {len(chosen)} killed")
     if given.write:
         page = PAGE.read_text(encoding="utf-8")
-        text = "\n".join(lines(found[fault.name] for fault in FAULTS))
+        text = "\n".join(lines(faults_of[fault.name] for fault in FAULTS))
         PAGE.write_text(_PART.sub(lambda part: f"{part[1]}{text}\n{part[2]}", page), "utf-8")
     sys.exit(1 if killed < len(chosen) else 0)
 

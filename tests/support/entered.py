@@ -55,12 +55,12 @@ def call() -> dict[str, list[str]]:
 
 
 def gradient() -> dict[str, list[str]]:
-    x, found = leaf(), {}
+    x, frames = leaf(), {}
     for scene in ("first gradient", "later gradients"):
         x.grad = None
         y = ag.sum(ag.gelu(x))
-        found[scene] = entered(y.backward)
-    return found
+        frames[scene] = entered(y.backward)
+    return frames
 
 
 def trace() -> dict[str, list[str]]:

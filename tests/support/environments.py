@@ -110,10 +110,10 @@ class Environment:
 
     def install(self, *what: Any, links: Path | None = None) -> str:
         """Let pip install packages; nothing comes from an index, ours come from `links`."""
-        found = ["--find-links", links] if links else []
+        options = ["--find-links", links] if links else []
         pip = [sys.executable, "-m", "pip", "--python", self.python, "install", "--no-index"]
         return succeed(
-            [*pip, "--no-build-isolation", "--no-warn-script-location", *found, *what], self.work
+            [*pip, "--no-build-isolation", "--no-warn-script-location", *options, *what], self.work
         )
 
     def execute(self, code: str, **variables: str) -> str:

@@ -36,10 +36,10 @@ def public(face: str) -> Iterator[tuple[str, Any]]:
     module = importlib.import_module(face)
     named = [each for each in getattr(module, "__all__", ()) if not each.startswith("_")]
     for name in named or [each for each in dir(module) if not each.startswith("_")]:
-        found = getattr(module, name)
-        own = hasattr(module, "__all__") or inspect.getmodule(found) is module
-        if own and (inspect.isclass(found) or inspect.isroutine(found)):
-            yield f"{face}.{name}", found
+        value = getattr(module, name)
+        own = hasattr(module, "__all__") or inspect.getmodule(value) is module
+        if own and (inspect.isclass(value) or inspect.isroutine(value)):
+            yield f"{face}.{name}", value
 
 
 def check_face(face: str) -> None:

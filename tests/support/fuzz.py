@@ -66,10 +66,10 @@ def smallest(program: Program, device: str) -> Program:
     """A smaller program that is wrong in some way as well."""
     for _ in range(100):
         wrong = (each for each in program.smaller() if problem(each, device))
-        found = next(wrong, None)
-        if found is None:
+        fault = next(wrong, None)
+        if fault is None:
             break
-        program = found
+        program = fault
     return program
 
 

@@ -172,11 +172,11 @@ def new_launch() -> Iterator[str]:
 
 def benchmarks_tables() -> Iterator[str]:
     """The last benchmark record of each device, as tables."""
-    found = last_records(RECORDS)
-    if not found:
+    records = last_records(RECORDS)
+    if not records:
         yield "None yet. This makes one:"
         yield "`python benchmarks --json benchmarks/records/NAME.json && make docs`"
-    for name, record in found.items():
+    for name, record in records.items():
         yield from section(record, f"../benchmarks/records/{name}.svg")
 
 

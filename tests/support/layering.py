@@ -26,11 +26,11 @@ class Import:
 
 def modules_of(package: Path) -> dict[str, Path]:
     """Dotted name -> file of every module of a package folder."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 @functools.cache
@@ -41,24 +41,24 @@ def imports_of(package: Path) -> list[Import]:
     argument is computed.
     """
     modules = modules_of(package)
-    found: list[Import] = []
+    imports: list[Import] = []
     for source, path in modules.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         home = source if path.name == "__init__.py" else source.rpartition(".")[0]
         for node, inside in _walk(tree, False):
             for target in _targets(node, home, modules):
-                found.append(Import(source, target, node.lineno, inside))
-    return found
+                imports.append(Import(source, target, node.lineno, inside))
+    return imports
 
 
 def private(package: Path, core: Path, public: Sequence[str]) -> set[str]:
     """The core's modules that another package imports, but for the public ones."""
     modules = modules_of(core)
-    found: set[str] = set()
+    targets: set[str] = set()
     for source, path in modules_of(package).items():
         for node, _ in _walk(ast.parse(path.read_text(encoding="utf-8")), False):
-            found |= set(_targets(node, source, modules))
-    return {target for target in found if target in modules and target not in public}
+            targets |= set(_targets(node, source, modules))
+    return {target for target in targets if target in modules and target not in public}
 
 
 def _walk(node: ast.AST, inside: bool) -> Iterator[tuple[ast.stmt | ast.expr, bool]]:

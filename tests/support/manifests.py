@@ -90,12 +90,12 @@ def catalogue() -> dict[str, Any]:
 
 def outdated() -> dict[Path, str]:
     """The manifests that differ from what they ought to be."""
-    found = {}
+    outdated_pages = {}
     for folder in projects().values():
         path, text = manifest_path(folder), wanted(folder)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            found[path] = text
-    return found
+            outdated_pages[path] = text
+    return outdated_pages
 
 
 if __name__ == "__main__":

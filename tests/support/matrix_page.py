@@ -41,7 +41,7 @@ def main() -> None:
         sys.exit(f"no matrix: {broken or 'there is no record'}")
     text = markdown(board(records)).partition("\n")[2].strip()
     page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(_PART.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page), "utf-8")
+    PAGE.write_text(_PART.sub(lambda match: f"{match[1]}{text}\n{match[2]}", page), "utf-8")
 
 
 if __name__ == "__main__":

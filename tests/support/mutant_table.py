@@ -46,10 +46,10 @@ class Figure(NamedTuple):
 
 
 def lines(
-    found: Sequence[tuple[str, list[MutantVerdict]]], by_day: Sequence[MutantVerdict] = ()
+    results: Sequence[tuple[str, list[MutantVerdict]]], by_day: Sequence[MutantVerdict] = ()
 ) -> Iterator[str]:
     """The generated part, from the verdicts of each plugin, and those of the tests of every day."""
-    everything = [verdict for _, verdicts in found for verdict in verdicts]
+    everything = [verdict for _, verdicts in results for verdict in verdicts]
     caught = sum(bool(each.caught_by) for each in everything)
     yield (
         f"{caught:,} of {len(everything):,} faults were caught "
@@ -62,7 +62,7 @@ def lines(
     yield "\n| fault | caught |\n|---|---|"
     for kind, (good, total) in by_kind(everything).items():
         yield f"| {kind} | {good} of {total} |"
-    for provider, verdicts in found:
+    for provider, verdicts in results:
         yield f"\n## {provider}\n\n| op | caught |\n|---|---|"
         for row in summary(verdicts):
             yield f"| `{row.op}` | {row.caught} of {row.total} |"
@@ -81,12 +81,12 @@ def daily_share(everything: Iterable[MutantVerdict], by_day: Iterable[MutantVerd
     return len(caught & daily) / max(1, len(caught))
 
 
-def added(page: str, found: Sequence[tuple[str, list[MutantVerdict]]]) -> str:
+def added(page: str, results: Sequence[tuple[str, list[MutantVerdict]]]) -> str:
     """The generated part of a page with the verdicts of further ops."""
     match = _PART.search(page)
     assert match is not None  # it has been written before
     old = match[0].removeprefix(match[1]).removesuffix(match[2]).rstrip("\n")
-    fresh = [(provider, verdicts) for provider, verdicts in found if verdicts]
+    fresh = [(provider, verdicts) for provider, verdicts in results if verdicts]
     kinds = by_kind([verdict for _, verdicts in fresh for verdict in verdicts])
     head, *sections = re.split(r"^(?=## )", old, flags=re.MULTILINE)
     for kind, (good, total) in kinds.items():
@@ -153,7 +153,7 @@ def main() -> None:
     if torch_module() is None:
         sys.exit("mutant_table: PyTorch is not installed, and the figure is one with it")
     start = time.monotonic()
-    found: list[tuple[str, list[MutantVerdict]]] = []
+    results: list[tuple[str, list[MutantVerdict]]] = []
     by_day: list[MutantVerdict] = []
     known = published() if sys.argv[1:] == ["new"] else {}
     warnings.simplefilter("ignore")
@@ -164,19 +164,19 @@ def main() -> None:
 
         rows = [row for row in rows_of(table) if row.record.name not in known]
         devices = usable_devices()
-        found.append((table.provider, run_all(rows, table, devices, say) if rows else []))
+        results.append((table.provider, run_all(rows, table, devices, say) if rows else []))
         by_day += run_all(rows, table, devices, say, thorough=False) if rows else []
     page = PAGE.read_text(encoding="utf-8")
-    text = added(page, found) if known else "\n".join(lines(found, by_day))
+    text = added(page, results) if known else "\n".join(lines(results, by_day))
     PAGE.write_text(_PART.sub(lambda part: f"{part[1]}{text}\n{part[2]}", page), encoding="utf-8")
     weak = [
         provider
-        for provider, verdicts in found
+        for provider, verdicts in results
         if sum(bool(each.caught_by) for each in verdicts) < WANTED * len(verdicts)
     ]
     for provider in weak:
         print(f"FAILED {provider}: fewer than {WANTED:.0%} of its seeded faults are caught")
-    share = daily_share((each for _, verdicts in found for each in verdicts), by_day)
+    share = daily_share((each for _, verdicts in results for each in verdicts), by_day)
     print(f"the tests of every day catch {share:.1%} of what all checks catch")
     sys.exit(1 if weak or share < DAILY else 0)
 

@@ -45,16 +45,16 @@ def users() -> dict[Path, set[Path]]:
     sources = {path for path in files if path.suffix == ".py"}
     others = files - sources
     modules = {_module(path): path for path in sources}
-    found: dict[Path, set[Path]] = {path: set() for path in files}
+    users_of: dict[Path, set[Path]] = {path: set() for path in files}
     for path in sources:
         text = path.read_text(encoding="utf-8")
         for name in _imports(ast.parse(text)):
             if name in modules:
-                found[modules[name]].add(path)
+                users_of[modules[name]].add(path)
         for other in others:
             if other.name in text or f"*{other.suffix}" in text:
-                found[other].add(path)
-    return found
+                users_of[other].add(path)
+    return users_of
 
 
 def _module(path: Path) -> str:

@@ -37,7 +37,7 @@ _LAST = -1_000_000
 
 def pages() -> dict[str, str]:
     """File name -> page, one for each plugin that has ops."""
-    table, found = measured(), defaultdict(list)
+    table, pages_of = measured(), defaultdict(list)
     rows = {name: registry.op_rows(name)[0] for name in ops()}
     kernels = defaultdict(list)
     for kernel in kernels_of(rows.values()):
@@ -47,10 +47,10 @@ def pages() -> dict[str, str]:
         lines = [*entry(name, row, table), "", *_kernels(row, kernels[name]), ""]
         if of:
             lines = [f"## {name}", "", f"Another name of [{of}](#{of}).", ""]
-        found[row.provider].append("\n".join(lines))
+        pages_of[row.provider].append("\n".join(lines))
     return {
         f"{provider.removeprefix('netcl-plugin-')}.md": _page(provider, entries)
-        for provider, entries in sorted(found.items())
+        for provider, entries in sorted(pages_of.items())
     }
 
 
@@ -65,14 +65,14 @@ def ops() -> list[str]:
 
 def measured() -> dict[str, tuple[str, dict[str, str]]]:
     """Op -> whether it has a gradient, and runtime -> dtypes, as docs/ops.md has them."""
-    found, runtimes = {}, []
+    rows_of, runtimes = {}, []
     for line in (ROOT / "docs" / "ops.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if cells[:2] == ["op", "gradient"]:
             runtimes = cells[2:]
         elif len(cells) == 2 + len(runtimes) > 2 and cells[0].startswith("`"):
-            found[cells[0].strip("`")] = cells[1], dict(zip(runtimes, cells[2:], strict=True))
-    return found
+            rows_of[cells[0].strip("`")] = cells[1], dict(zip(runtimes, cells[2:], strict=True))
+    return rows_of
 
 
 def entry(name: str, row: Row, table: dict[str, tuple[str, dict[str, str]]]) -> Iterator[str]:
@@ -110,7 +110,7 @@ def formulas(record: AutogradPrimitive) -> Iterator[str]:
 def prose(doc: str) -> Iterator[str]:
     """A docstring as Markdown: examples in fences, `Args:` as a list."""
     fenced = inside = False
-    doc = re.sub(r"^\w+\(.*?\): (.)", lambda found: found[1].upper(), doc, flags=re.DOTALL)
+    doc = re.sub(r"^\w+\(.*?\): (.)", lambda match: match[1].upper(), doc, flags=re.DOTALL)
     for line in doc.splitlines():
         if line.lstrip().startswith(">>>") and not fenced:
             yield from ["", "```pycon"]
@@ -164,12 +164,12 @@ def _kernels(row: Row, offered: list[OfferedKernel]) -> Iterator[str]:
             else "not fused."
         )
         return
-    found = [each for each in offered if each.priority != _LAST]
-    if not found:
+    kernels = [each for each in offered if each.priority != _LAST]
+    if not kernels:
         yield "**Kernels**: those of the ops that it is made of."
         return
     yield from ["**Kernels**, the highest priority that fits first", ""]
-    for each in sorted(found, key=lambda kernel: -kernel.priority):
+    for each in sorted(kernels, key=lambda kernel: -kernel.priority):
         needs = f"needs {each.needs}" if each.needs else "every OpenCL device"
         tuned = f"; tunable: {', '.join(each.settings)}" if each.settings else ""
         yield f"- {each.kernel} ({each.provider}, priority {each.priority}): {needs}{tuned}"

@@ -72,8 +72,8 @@ def page(results: Sequence[tuple[Table, list[Outcome]]], devices: Sequence[Devic
         INTRODUCTION.format(date=date.today().isoformat(), reference=reference, dtypes=names),
         *_runtimes(devices),
     ]
-    for table, found in results:
-        lines += _section(table, found, devices)
+    for table, outcomes in results:
+        lines += _section(table, outcomes, devices)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -128,8 +128,8 @@ def _replaced(old: str, new: str) -> str:
     """The old page with the new page's sections in the places of its own, or at new ones."""
     head, *sections = re.split(r"(?m)^(?=## )", old)
     fresh = re.split(r"(?m)^(?=## )", new)[1:]
-    found = {each.split("\n", 1)[0]: each.rstrip() for each in (*sections, *fresh)}
-    return head + "\n\n".join(found[title] for title in sorted(found)) + "\n"
+    section_of = {each.split("\n", 1)[0]: each.rstrip() for each in (*sections, *fresh)}
+    return head + "\n\n".join(section_of[title] for title in sorted(section_of)) + "\n"
 
 
 #: The rows of a section's two tables: of ops on runtimes, and of ops without a case.
@@ -140,7 +140,7 @@ def added(old: str, new: str) -> str:
     """The old page with the new page's rows among those of its sections."""
     head, *sections = re.split(r"(?m)^(?=## )", old)
     fresh = {each.split("\n", 1)[0]: each for each in re.split(r"(?m)^(?=## )", new)[1:]}
-    found = [head]
+    parts = [head]
     for section in sections:
         other = fresh.get(section.split("\n", 1)[0], "")
         for pattern in ROWS:
@@ -153,8 +153,8 @@ def added(old: str, new: str) -> str:
             lines = {*rows[0].splitlines(), *more[0].splitlines()}
             both = sorted(lines, key=lambda line: line.split("`")[1])
             section = section.replace(rows[0], "\n".join(both) + "\n")
-        found.append(section)
-    return "".join(found)
+        parts.append(section)
+    return "".join(parts)
 
 
 def lacking(table: Table) -> Table:
@@ -171,27 +171,27 @@ def main() -> None:
     """Run all cases and write the page."""
     devices = usable_devices()
     only_new = sys.argv[1:] == ["new"]
-    found: list[tuple[Table, list[Outcome]]] = []
+    results: list[tuple[Table, list[Outcome]]] = []
     start = time.monotonic()
 
     for whole in tables([] if only_new else sys.argv[1:]):
         table = lacking(whole) if only_new else whole
         if not table.cases:  # reasons alone
-            found.append((table, []))
+            results.append((table, []))
             continue
 
         def say(what: str, done: int, total: int, who: str = table.provider) -> None:
             if done % 500 == 0 or done == total:
                 print(f"{time.monotonic() - start:6.1f} s  {who} {done}/{total}: {what}")
 
-        found.append((table, run_level(table, devices, say).outcomes))
-    text = page(found, devices)
+        results.append((table, run_level(table, devices, say).outcomes))
+    text = page(results, devices)
     if only_new:
         text = added(PAGE.read_text(encoding="utf-8"), text)
     elif sys.argv[1:]:
         text = _replaced(PAGE.read_text(encoding="utf-8"), text)
     PAGE.write_text(text, encoding="utf-8")
-    failed = [each for _, outcomes in found for each in outcomes if each.state == "failed"]
+    failed = [each for _, outcomes in results for each in outcomes if each.state == "failed"]
     for one in failed:
         print(f"FAILED {one.check} of {one.op} on {one.device} in {one.dtype}: {one.reason}")
     sys.exit(1 if failed else 0)

@@ -87,16 +87,16 @@ class Workers(Files):
         """The numbers of the files: as given, or first those that are likely to take long."""
         assert self.files is not None  # they have been collected
         first = 1 << 20  # a file of two lines has all the cases of a plugin
-        found = [
+        weights = [
             path.stat().st_size + first * (path.stem == "test_conformance") for path in self.files
         ]
         part, parts = map(int, self.config.getoption("shard").split("/"))
         if not 1 <= part <= parts:
             expected = f"1/{parts} to {parts}/{parts}"
             raise pytest.UsageError(f"--shard {part}/{parts}; expected {expected}")
-        order = sorted(range(len(found)), key=lambda number: -found[number])
+        order = sorted(range(len(weights)), key=lambda number: -weights[number])
         if all(Path(place).is_file() for place in self.config.args):  # somebody has chosen
-            order = list(range(len(found)))
+            order = list(range(len(weights)))
         return order[part - 1 :: parts]
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -188,9 +188,9 @@ class Process:
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """What it has reported since the last time; at its end it is `silent`."""
-        found = self.reports.read(1 << 16)
-        self.silent = not found
-        *lines, self._begun = (self._begun + found).split(b"\n")
+        received = self.reports.read(1 << 16)
+        self.silent = not received
+        *lines, self._begun = (self._begun + received).split(b"\n")
         yield from map(json.loads, lines)
 
     def end(self) -> tuple[int, str]:

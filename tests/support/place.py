@@ -129,10 +129,10 @@ class Place(Site):
 
     def copy(self, folder: Path) -> Place:
         """The same environment elsewhere; the core's files are linked, so write new ones there."""
-        made = Place(folder)
-        shutil.copytree(self.folder, made.folder, copy_function=_linked)
-        shutil.copy(self.lock, made.lock)
-        return made
+        copy_of_place = Place(folder)
+        shutil.copytree(self.folder, copy_of_place.folder, copy_function=_linked)
+        shutil.copy(self.lock, copy_of_place.lock)
+        return copy_of_place
 
     def environment(self, **variables: str) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (variables.pop("in_front", ""), str(self.folder))))

@@ -101,9 +101,9 @@ class Program:
         dtypes = {f"x{i}": each.dtype for i, each in enumerate(self.inputs)}
         dtypes |= {each.name: each.dtype for each in self.lines}
         names = dtypes if line is None else (*line.operands, line.name)
-        found = {dtypes.get(name) for name in names}
+        kinds = {dtypes.get(name) for name in names}
         return next(
-            (name for name in ("bfloat16", "float16", "float32") if name in found), "float64"
+            (name for name in ("bfloat16", "float16", "float32") if name in kinds), "float64"
         )
 
     def __str__(self) -> str:
@@ -112,18 +112,18 @@ class Program:
 
     def smaller(self) -> list[Program]:
         """Programs that do a little less."""
-        found = []
+        programs = []
         if self.nested != (0, 0):
-            found.append(replace(self, nested=(0, 0)))
+            programs.append(replace(self, nested=(0, 0)))
         if len(self.outputs) > 1:
-            found += [replace(self, outputs=(name,)) for name in self.outputs]
+            programs += [replace(self, outputs=(name,)) for name in self.outputs]
         by_name = {line.name: line for line in self.lines}
         for name in self.outputs:
             if name in by_name:
                 operands = [x for x in by_name[name].operands if x in by_name]
                 rest = [x for x in self.outputs if x != name]
-                found += [replace(self, outputs=(*rest, x)) for x in dict.fromkeys(operands)]
-        return [each.pruned() for each in found]
+                programs += [replace(self, outputs=(*rest, x)) for x in dict.fromkeys(operands)]
+        return [each.pruned() for each in programs]
 
     def pruned(self) -> Program:
         """Without the lines that no output needs."""
@@ -301,12 +301,12 @@ class _Generator:
         operands: list[str] = []
         like = None
         for letter in op.takes:
-            found = self.some(letter, like)
-            if found is None:
+            operand = self.some(letter, like)
+            if operand is None:
                 return
-            operands.append(found)
-            if found in self.values:
-                value = self.values[found]
+            operands.append(operand)
+            if operand in self.values:
+                value = self.values[operand]
                 like = value if like is None else self.wider(value, like)
         self.add(op.netcl, op.torch, operands)
 
@@ -411,19 +411,19 @@ def real_dtypes(torch: Any) -> dict[str, Any]:
 
 def generate(choose: Choose, *, length: int = 12, dtypes: Sequence[str] = FLOATS) -> Program:
     """A random program of up to `length` lines; most inputs have the first of the dtypes."""
-    made = _Generator(choose, (dtypes[choose(len(dtypes))], *dtypes))
-    inputs = tuple(made.input(i) for i in range(1 + choose(4)))
+    generator = _Generator(choose, (dtypes[choose(len(dtypes))], *dtypes))
+    inputs = tuple(generator.input(i) for i in range(1 + choose(4)))
     for _ in range(1 + choose(length)):
-        made.line()
-    names = [line.name for line in made.lines] or ["x0"]
+        generator.line()
+    names = [line.name for line in generator.lines] or ["x0"]
     outputs = [names[-1]]
-    outputs += [str(made.pick(names)) for _ in range(choose(3))]
-    floating = [x for x in (*made.values,) if made.kind(x) == "f"]
-    if floating and made.kind(outputs[0]) != "f":
+    outputs += [str(generator.pick(names)) for _ in range(choose(3))]
+    floating = [x for x in (*generator.values,) if generator.kind(x) == "f"]
+    if floating and generator.kind(outputs[0]) != "f":
         outputs.append(floating[-1])
-    numbers = tuple((choose(40) - 20) / 8 for _ in range(made.numbers))
+    numbers = tuple((choose(40) - 20) / 8 for _ in range(generator.numbers))
     nested = (0, 0)
-    if len(made.lines) > 2 and choose(4) == 3:
-        start = choose(len(made.lines) - 1)
-        nested = (start, start + 1 + choose(len(made.lines) - start))
-    return Program(inputs, numbers, tuple(made.lines), tuple(outputs), nested)
+    if len(generator.lines) > 2 and choose(4) == 3:
+        start = choose(len(generator.lines) - 1)
+        nested = (start, start + 1 + choose(len(generator.lines) - start))
+    return Program(inputs, numbers, tuple(generator.lines), tuple(outputs), nested)

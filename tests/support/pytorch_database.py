@@ -57,8 +57,8 @@ def page(chosen: Any, counts: Any, faults: dict[str, Any], absent: list[str], co
     offered = len(names) - len({*absent})
     refused: collections.Counter[str] = collections.Counter()
     rows = []
-    for name, found in sorted(faults.items()):
-        for text, number in found.items():
+    for name, texts in sorted(faults.items()):
+        for text, number in texts.items():
             said = next(
                 (why for pattern, why in DOCUMENTED.items() if re.search(pattern, text)), ""
             )
@@ -113,8 +113,8 @@ def main() -> None:
     nc.use_device("numpy")
     chosen = [op for op in dense() if re.search(given.name, op.name)]
     counts, faults, absent = survey(chosen, given.samples)
-    for name, found in sorted(faults.items()):
-        for text, number in found.most_common():
+    for name, texts in sorted(faults.items()):
+        for text, number in texts.most_common():
             print(f"{name}: {number} x {text}")
     print(f"absent, {len(absent)}:", " ".join(sorted(absent)))
     print(len(chosen), dict(counts))

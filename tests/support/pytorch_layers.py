@@ -86,13 +86,13 @@ def _leaf(x: Any) -> Any:
 
 
 def _layer(cls: Any, sample: Any, training: bool) -> str | None:
-    made, call = sample.constructor_input, sample.forward_input
-    found = getattr(nc.nn, cls.__name__, None)
-    if found is None:
+    specification, call = sample.constructor_input, sample.forward_input
+    layer = getattr(nc.nn, cls.__name__, None)
+    if layer is None:
         return "absent"
     call.args, call.kwargs = tree_map(_leaf, (call.args, call.kwargs))
     wide = bool(WIDE.fullmatch(cls.__name__))
-    theirs = cls(*made.args, **made.kwargs).train(training)
+    theirs = cls(*specification.args, **specification.kwargs).train(training)
     theirs = theirs.double() if wide else theirs
     inputs = [x for x in tree_leaves((call.args, call.kwargs)) if isinstance(x, torch.Tensor)]
     lazy = "Lazy" in cls.__name__
@@ -102,9 +102,9 @@ def _layer(cls: Any, sample: Any, training: bool) -> str | None:
     except Exception:
         return None
     try:
-        args, kwargs = _ours((made.args, made.kwargs), False)
+        args, kwargs = _ours((specification.args, specification.kwargs), False)
         kwargs.pop("device", None)
-        ours = found(*args, **kwargs).to("numpy").train(training)
+        ours = layer(*args, **kwargs).to("numpy").train(training)
         ours = ours.double() if wide else ours
         args, kwargs = _ours((call.args, call.kwargs), True)
         if lazy:
@@ -143,8 +143,8 @@ def _gradients(theirs: Any, ours: Any, inputs: Any, given: Any, moving: Any) -> 
     mine = dict(ours.named_parameters())
     pairs += [(name, mine[name], b) for name, b in theirs.named_parameters()]
     for name, a, b in pairs:
-        found = nc.zeros_like(a) if a.grad is None else a.grad
-        if text := differs(found, torch.zeros_like(b) if b.grad is None else b.grad):
+        gradient = nc.zeros_like(a) if a.grad is None else a.grad
+        if text := differs(gradient, torch.zeros_like(b) if b.grad is None else b.grad):
             return f"gradient of {name}: {text}"
     return ""
 
@@ -157,8 +157,8 @@ def optimizers(chosen: Any = optim_db) -> Iterator[tuple[str, str]]:
 
 
 def _optimizer(cls: Any, sample: Any) -> str:
-    found = getattr(nc.optim, cls.__name__, None)
-    if found is None:
+    optimizer = getattr(nc.optim, cls.__name__, None)
+    if optimizer is None:
         return "absent"
     random = np.random.default_rng(0)
     shapes = [(4, 3), (2, 5)] if cls.__name__ == "Muon" else [(4, 3), (5,), ()]
@@ -169,7 +169,7 @@ def _optimizer(cls: Any, sample: Any) -> str:
     mine = [nc.tensor(x, device="numpy", requires_grad=True) for x in begins]
     try:
         one = cls(right, **sample.kwargs)
-        other = found(mine, **kwargs)
+        other = optimizer(mine, **kwargs)
         for _ in range(STEPS):
 
             def theirs() -> Any:
@@ -199,21 +199,21 @@ def _optimizer(cls: Any, sample: Any) -> str:
 
 def survey(rows: Iterator[tuple[str, str]]) -> dict[str, collections.Counter[str]]:
     """By name what came of samples: '' for each that agrees, else what differs or why."""
-    found: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for name, text in rows:
-        found[name][DOCUMENTED.get(name, text)] += 1
-    return found
+        counts[name][DOCUMENTED.get(name, text)] += 1
+    return counts
 
 
-def table(title: str, found: dict[str, collections.Counter[str]]) -> str:
+def table(title: str, counts: dict[str, collections.Counter[str]]) -> str:
     """A part of the page: the counts, and a row for each name."""
-    samples = sum(each.total() for each in found.values())
-    agree = sum(each[""] for each in found.values())
+    samples = sum(each.total() for each in counts.values())
+    agree = sum(each[""] for each in counts.values())
     lines = [
-        f"{len(found)} {title}, {samples} samples: {agree} agree.\n",
+        f"{len(counts)} {title}, {samples} samples: {agree} agree.\n",
         f"| {title} | samples | agree | else |", "|---|---|---|---|",
         *(f"| `{name}` | {each.total()} | {each['']} | {'; '.join(filter(None, each))[:90]} |"
-          for name, each in sorted(found.items())),
+          for name, each in sorted(counts.items())),
     ]  # fmt: skip
     return "\n".join(lines)
 

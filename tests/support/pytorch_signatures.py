@@ -90,8 +90,8 @@ def _called(value: Any) -> str:
         value, importlib.import_module("torch").nn.Module
     ):
         return ""
-    found = inspect.signature(value.forward).parameters.values()
-    return f" -> ({', '.join(_one(each) for each in found if each.name != 'self')})"
+    parameters = inspect.signature(value.forward).parameters.values()
+    return f" -> ({', '.join(_one(each) for each in parameters if each.name != 'self')})"
 
 
 def _forms(owner: Any, place: str, name: str) -> list[str]:
@@ -103,12 +103,12 @@ def _forms(owner: Any, place: str, name: str) -> list[str]:
     if isinstance(value, type) and issubclass(value, BaseException):
         return [""]
     try:
-        found = inspect.signature(value)
+        signature_of = inspect.signature(value)
     except (TypeError, ValueError):
         stub = _stubs("torch").get(name)
         return stub or [""]
-    made = [_one(each) for each in found.parameters.values() if each.name != "self"]
-    return [f"({', '.join(made)})"]
+    parts = [_one(each) for each in signature_of.parameters.values() if each.name != "self"]
+    return [f"({', '.join(parts)})"]
 
 
 def _one(parameter: inspect.Parameter) -> str:
@@ -133,14 +133,14 @@ def _stubs(place: str) -> dict[str, list[str]]:
             if isinstance(top, ast.ClassDef) and top.name in {"TensorBase", "_TensorBase"}
             for each in top.body
         ]
-    found: dict[str, list[str]] = {}
+    forms_of: dict[str, list[str]] = {}
     for each in body:
         if isinstance(each, ast.FunctionDef):
             form = f"({', '.join(_of_stub(each.args))})"
-            forms = found.setdefault(each.name, [])
+            forms = forms_of.setdefault(each.name, [])
             if form not in forms:
                 forms.append(form)
-    return found
+    return forms_of
 
 
 def _of_stub(args: ast.arguments) -> Iterator[str]:

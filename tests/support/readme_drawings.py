@@ -56,9 +56,9 @@ def compiled_gate() -> Any:
 
 def loop_of(source: str) -> str:
     """The loop of a kernel that takes element by element."""
-    found = re.search(r"^ *for \(; i < end.*?^ *\}\n", source, re.DOTALL | re.MULTILINE)
-    assert found
-    return found[0]
+    match = re.search(r"^ *for \(; i < end.*?^ *\}\n", source, re.DOTALL | re.MULTILINE)
+    assert match
+    return match[0]
 
 
 def kernel(source: str, *, narrow: bool) -> str:

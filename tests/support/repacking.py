@@ -13,16 +13,16 @@ from packaging.utils import canonicalize_name
 
 def with_requirements(texts: Iterable[str]) -> set[str]:
     """The canonical names of distributions and of all that they require here."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = list(texts)
     while waiting:
         requirement = Requirement(waiting.pop())
         name = canonicalize_name(requirement.name)
         marker = requirement.marker
-        if name not in found and (marker is None or marker.evaluate({"extra": ""})):
-            found.add(name)
+        if name not in names and (marker is None or marker.evaluate({"extra": ""})):
+            names.add(name)
             waiting += importlib.metadata.requires(name) or ()
-    return found
+    return names
 
 
 def repack(name: str, folder: Path) -> Path:

@@ -78,12 +78,12 @@ def _plan_backward(request: Request) -> Kernels:
 
 
 def _reference_backward(x: Any, w: Any, inverse: Any, place: Any, length: Any, peak: Any) -> Any:
-    found = np.zeros(x.shape, inverse.dtype)
+    slopes = np.zeros(x.shape, inverse.dtype)
     if length is not None:
-        found += (length * inverse)[:, None] * w * x
+        slopes += (length * inverse)[:, None] * w * x
     if peak is not None:
-        found[np.arange(len(x)), place] += peak
-    return found
+        slopes[np.arange(len(x)), place] += peak
+    return slopes
 
 
 BACKWARD: Final = Operator(

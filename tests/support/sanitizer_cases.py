@@ -579,13 +579,13 @@ OF_INTEGERS: Final = ("bitwise_and", "bitwise_or", "bitwise_xor")
 
 def primitive_calls(name: str, arity: int) -> list[Call]:
     """The calls of an elementwise op of this many inputs."""
-    found = []
+    calls = []
     for choice in CHOICES.get(name, ({},)):
         for shapes in SHAPES_OF.get(name, SHAPES if arity > 1 else SHAPES[:1]):
             dtype = "int64" if name in OF_INTEGERS else ""
             inputs = tuple(T(shapes[i % len(shapes)], dtype) for i in range(arity))
-            found.append(Call(inputs, choice))
-    return found
+            calls.append(Call(inputs, choice))
+    return calls
 
 
 def layout_calls() -> list[Call]:

@@ -25,9 +25,9 @@ def table(ways: tuple[Resampling, ...], backwards: bool) -> T:
     """The tables of two axes as the kernel for float32 wants them."""
     parts: list[Any] = [np.array([0, 1, 0x3F800000])]  # one element as it is
     for way in ways:
-        found = table_of(way, "float32", backwards)
-        weights = np.ascontiguousarray(found.weights).reshape(-1).view(np.int32)
-        parts += [found.start, found.count, weights]
+        weights_table = table_of(way, "float32", backwards)
+        weights = np.ascontiguousarray(weights_table.weights).reshape(-1).view(np.int32)
+        parts += [weights_table.start, weights_table.count, weights]
     values = np.concatenate(parts)
     return T(values.shape, "int32", values.tolist())
 

@@ -59,16 +59,16 @@ class Recorder:
 
         environment.get_template = noted
 
-    def note_choice(self, candidates: Any, found: Any) -> None:
+    def note_choice(self, candidates: Any, chosen: Any) -> None:
         self.idle |= {each.label for each in candidates}
-        self.used.add(found.label)
+        self.used.add(chosen.label)
 
     def end(self, device: Any, name: str, label: str) -> None:
         """End a case: its launches count for the op, what the log gained belongs to it."""
-        launches, found = self.own.news()
+        launches, errors = self.own.news()
         self.launched[name] = self.launched.get(name, 0) + launches
-        if found:
-            self.findings[label] = found[:1000]
+        if errors:
+            self.findings[label] = errors[:1000]
 
     def report(self) -> dict[str, Any]:
         return {

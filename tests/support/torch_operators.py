@@ -50,9 +50,9 @@ class Used(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.ops.append(func)
-        made = func(*args, **kwargs or {})
-        self.made += [x for x in tree_leaves(made) if strange(x)]
-        return made
+        results = func(*args, **kwargs or {})
+        self.made += [x for x in tree_leaves(results) if strange(x)]
+        return results
 
 
 def is_core(ops: list[Any]) -> bool:
@@ -75,15 +75,15 @@ def transformed(sample: Any, change: Any) -> tuple[Any, tuple[Any, ...], dict[st
 
 def leaf(x: torch.Tensor, device: str, strided: bool, grad: bool) -> torch.Tensor:
     """A copy of an operand."""
-    made = x.detach().clone()
-    if strided and made.numel():
-        made = noncontiguous_like(made)
+    tensor = x.detach().clone()
+    if strided and tensor.numel():
+        tensor = noncontiguous_like(tensor)
     if device == "netcl":
-        wide = made
-        made = made.to(device)
-        if strided and wide.numel() and wide.stride() != made.stride():
-            made = strided_on_device(wide)
-    return made.requires_grad_(grad and x.is_floating_point() and x.requires_grad)
+        wide = tensor
+        tensor = tensor.to(device)
+        if strided and wide.numel() and wide.stride() != tensor.stride():
+            tensor = strided_on_device(wide)
+    return tensor.requires_grad_(grad and x.is_floating_point() and x.requires_grad)
 
 
 def strided_on_device(x: torch.Tensor) -> torch.Tensor:
@@ -103,16 +103,16 @@ def run(op: Any, sample: Any, way: str, device: str) -> Any:
     if "device" in kwargs:
         kwargs["device"] = device
     if way == "in place":
-        made = op.inplace_variant(value, *args, **kwargs)
-        return made, value
-    made = op(value, *args, **kwargs)
+        result = op.inplace_variant(value, *args, **kwargs)
+        return result, value
+    result = op(value, *args, **kwargs)
     if sample.output_process_fn_grad is not None and way == "backward":
-        made = sample.output_process_fn_grad(made)
+        result = sample.output_process_fn_grad(result)
     if way != "backward":
-        return made
+        return result
     leaves = [x for x in tree_leaves((value, args, kwargs))
               if isinstance(x, torch.Tensor) and x.requires_grad]  # fmt: skip
-    outs = [x for x in tree_leaves(made) if isinstance(x, torch.Tensor) and x.requires_grad]
+    outs = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor) and x.requires_grad]
     seeds = [torch.linspace(0.5, 1.5, max(x.numel(), 1))[: x.numel()].reshape(x.shape)
              .to(x.dtype).to(x.device) for x in outs]  # fmt: skip
     return torch.autograd.grad(outs, leaves, seeds, allow_unused=True)
@@ -128,10 +128,10 @@ def _in_float32(op: Any, sample: Any) -> Any:
     return op(value, *args, **kwargs)
 
 
-def _comparable(op: Any, sample: Any, found: Any, expected: Any) -> tuple[Any, Any]:
+def _comparable(op: Any, sample: Any, actual: Any, expected: Any) -> tuple[Any, Any]:
     """Results with places replaced by what lies there."""
     if op.name not in TIES or not sample.input.dim():
-        return found, expected
+        return actual, expected
     numbers = [x for x in sample.args if type(x) is int][op.name == "topk" :]
     dim = sample.kwargs.get("dim", numbers[0] if numbers else -1)
 
@@ -139,13 +139,13 @@ def _comparable(op: Any, sample: Any, found: Any, expected: Any) -> tuple[Any, A
         return torch.take_along_dim(sample.input, x.cpu(), dim)
 
     if op.name == "argsort":
-        return there(found), there(expected)
-    return (found[0], there(found[1])), (expected[0], there(expected[1]))
+        return there(actual), there(expected)
+    return (actual[0], there(actual[1])), (expected[0], there(expected[1]))
 
 
-def differs(found: Any, expected: Any, half: bool = False) -> str:
+def differs(actual: Any, expected: Any, half: bool = False) -> str:
     """What differs between two results; empty: nothing."""
-    ours, theirs = tree_leaves(found), tree_leaves(expected)
+    ours, theirs = tree_leaves(actual), tree_leaves(expected)
     if len(ours) != len(theirs):
         return f"{len(ours)} results for {len(theirs)}"
     for a, b in zip(ours, theirs, strict=True):
@@ -195,15 +195,15 @@ def outcome(op: Any, sample: Any, way: str, dtype: torch.dtype) -> tuple[str, bo
         return "skip", False, ""
     FALLBACKS.clear()
     try:
-        found = run(op, sample, way, "netcl")
+        actual = run(op, sample, way, "netcl")
     except Exception as error:  # whatever it is, it is what the table is for
         return "raises", core, f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
     by_host = dict(FALLBACKS)
     if way != "backward":
-        found, expected = _comparable(op, sample, found, expected)
-    text = differs(found, expected)
+        actual, expected = _comparable(op, sample, actual, expected)
+    text = differs(actual, expected)
     if text and dtype == torch.float16 and way in ("forward", "strided"):
-        text = differs(tree_map(_wide, found), _in_float32(op, sample), half=True)
+        text = differs(tree_map(_wide, actual), _in_float32(op, sample), half=True)
     if text:
         return "wrong", core, text
     return ("host", core, ", ".join(by_host)) if by_host else ("ok", core, "")
@@ -275,8 +275,8 @@ def main() -> None:
     left_out = RANDOM | AMBIGUOUS
     chosen = [op for op in op_db if given.name in op.name and op.name not in left_out]
     counts, faults = survey(chosen, dtypes, given.samples, given.verbose)
-    for name, found in sorted(faults.items()):
-        for text, count in found.most_common():
+    for name, texts in sorted(faults.items()):
+        for text, count in texts.most_common():
             print(f"{name}: {count} x {text}")
     print(table(counts))
 

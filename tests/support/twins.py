@@ -109,12 +109,12 @@ def values(twin: Twin, result: Any) -> list[Any]:
     """The outputs, parameters and gradients on the host."""
     outputs = result if isinstance(result, tuple) else (result,)
     gradients = [each.grad for each in twin.params]
-    found = [*outputs, *twin.params, *gradients]
-    return [None if each is None else each.numpy() for each in found]
+    arrays = [*outputs, *twin.params, *gradients]
+    return [None if each is None else each.numpy() for each in arrays]
 
 
-def same(found: list[Any], wanted: list[Any]) -> None:
-    for one, other in zip(found, wanted, strict=True):
+def same(actual: list[Any], wanted: list[Any]) -> None:
+    for one, other in zip(actual, wanted, strict=True):
         assert (one is None) == (other is None)
         if one is not None:
             np.testing.assert_array_equal(one, other)

@@ -76,10 +76,10 @@ def _(place: Place) -> None:
 @way("NP505", "an edit with a RECORD that fits it")
 def _(place: Place) -> None:
     place.edit(CODE_FILE, "factor = 7", "factor = 8")
-    made = install_plugin(
+    folder = install_plugin(
         place.home / "x", "c_rich", RICH.format(8), {"t.cl.j2": TEMPLATE}, MANIFEST
     )
-    shutil.copy(made / "RECORD", place.folder / INFO)
+    shutil.copy(folder / "RECORD", place.folder / INFO)
 
 
 @way("NP505", "a module deleted")
@@ -249,6 +249,6 @@ def _(place: Place) -> None:
 
 @way("NP505", "another distribution under its name in another spelling")
 def _(place: Place) -> None:
-    made = install(place.folder, "NETCL.Plugin.C-Rich", {"aa.py": SHORT.format(8)},
+    folder = install(place.folder, "NETCL.Plugin.C-Rich", {"aa.py": SHORT.format(8)},
                    {"netcl_core.primitives": {"t_op": "aa:s_op"}})  # fmt: skip
-    assert made.name < INFO
+    assert folder.name < INFO

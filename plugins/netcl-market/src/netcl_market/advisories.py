@@ -131,15 +131,15 @@ _FIELDS: Final = frozenset(Advisory.__dataclass_fields__) - {"kind"}
 
 def _rows(rows: Iterable[Any]) -> tuple[Advisory, ...]:
     """The rows as they are to be; raises ValueError for one that would silently hit nothing."""
-    made: tuple[Advisory, ...] = records.read(tuple[Advisory, ...], [*rows])
-    for row in made:
+    advisories: tuple[Advisory, ...] = records.read(tuple[Advisory, ...], [*rows])
+    for row in advisories:
         SpecifierSet(row.versions)
         date.fromisoformat(row.date)
         if not row.text.strip() or not row.name.isascii() or not canonical(row.name):
             raise ValueError(f"{row.kind} of {row.name!r} needs a name and a text")
         if row.kind == "quarantined" and row.versions:
             raise ValueError(f"quarantined is the whole of {row.name!r}, not some versions")
-    return made
+    return advisories
 
 
 def _unreadable(path: Path, error: Exception) -> RecordError:

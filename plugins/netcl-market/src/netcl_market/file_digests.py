@@ -46,23 +46,23 @@ class Receipts(journal.Rows[_Receipt]):
         if stamps == {name: row[0] for name, row in rows.items()}:
             return known[0]
         settled = time.time_ns() - _SETTLED_NS
-        made: dict[str, tuple[_Stamp, str]] = {}
+        rows_read: dict[str, tuple[_Stamp, str]] = {}
         for name, stamp in stamps.items():
             row = rows.get(name)
             if row is None or row[0] != stamp:
                 row = (stamp if max(stamp[1:3]) < settled else _NO_STAMP, digest(files[name]))
-            made[name] = row
-        self._kept[key] = whole((name, row[1]) for name, row in made.items()), made
+            rows_read[name] = row
+        self._kept[key] = whole((name, row[1]) for name, row in rows_read.items()), rows_read
         self._changed = True
         return self._kept[key][0]
 
     def sealed(self) -> Sealed:
         """What reads the files of all distributions that were asked for as they were then."""
-        made = Sealed()
+        sealing = Sealed()
         for places, files, key in self.asked:
             rows = self._kept[key][1]
-            made.add(places, [(name, path, rows[name][1]) for name, path in files.items()])
-        return made
+            sealing.add(places, [(name, path, rows[name][1]) for name, path in files.items()])
+        return sealing
 
 
 def files_in(places: Places) -> dict[str, str]:

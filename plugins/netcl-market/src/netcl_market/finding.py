@@ -85,13 +85,17 @@ def distributions(memory: FileMemory | None = None) -> list[Distribution]:
     Of several copies the first on the path counts, as for the import system. What a memory holds
     of one is not read again.
     """
-    found: dict[str, Distribution] = {}
+    by_name: dict[str, Distribution] = {}
     scan = scanning.fresh()
     for handle in scan.handles:
-        made = _recalled(handle, memory)
-        if made is not None and (made.points or made.problem) and _is_first(made, scan):
-            found.setdefault(canonical(made.name), made)
-    return [found[name] for name in sorted(found)]
+        distribution = _recalled(handle, memory)
+        if (
+            distribution is not None
+            and (distribution.points or distribution.problem)
+            and _is_first(distribution, scan)
+        ):
+            by_name.setdefault(canonical(distribution.name), distribution)
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def find(name: str) -> Distribution | None:
@@ -182,10 +186,10 @@ def _distribution(handle: Any, facts: dict[str, Any]) -> Distribution | None:
     )
 
 
-def _is_first(made: Distribution, scan: scanning.Scan) -> bool:
+def _is_first(distribution: Distribution, scan: scanning.Scan) -> bool:
     """Whether no other copy of the distribution, without entry points of ours, hides this one."""
-    first = scan.find(made.name)  # a copy without a usable name is nobody's copy
-    return first is None or scanning.location(first) == made.location
+    first = scan.find(distribution.name)  # a copy without a usable name is nobody's copy
+    return first is None or scanning.location(first) == distribution.location
 
 
 def _points(text: str) -> Iterator[tuple[str, str, str]]:

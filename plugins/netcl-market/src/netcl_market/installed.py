@@ -52,9 +52,9 @@ class Places:
         """What would be imported instead of a package or a module; empty if nothing would."""
         modules = ((module_of(name), path) for name, path in self.files)
         for name, path in (*self.folders, *modules):
-            found = _found(name) if name else [path]
-            if os.path.realpath(path) not in map(os.path.realpath, found):
-                return f"{name} would be imported from {''.join(found[:1])}"
+            copies = _found(name) if name else [path]
+            if os.path.realpath(path) not in map(os.path.realpath, copies):
+                return f"{name} would be imported from {''.join(copies[:1])}"
         return ""
 
 
@@ -186,8 +186,8 @@ def core() -> Installed:
 
 def by_name(distributions: Iterable[Distribution]) -> dict[str, Installed]:
     """The installed distributions by their canonical names, sorted."""
-    found = {canonical(each.name): each for each in distributions}
-    return {name: Installed(name, found[name].version, found[name]) for name in sorted(found)}
+    by_name = {canonical(each.name): each for each in distributions}
+    return {name: Installed(name, by_name[name].version, by_name[name]) for name in sorted(by_name)}
 
 
 def of_this_machine(name: str) -> bool:

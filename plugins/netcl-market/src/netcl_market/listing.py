@@ -29,12 +29,12 @@ _SAID: Final = {"found": "ready"}
 
 def show_list(as_json: bool) -> int:
     """Print every installed plugin with its state; 1 if one does not work."""
-    found = _survey()
-    notes = unknown_names(found)
+    plugins = _survey()
+    notes = unknown_names(plugins)
     if as_json:
-        print_json({"plugins": [_data(plugin) for plugin in found], "notes": notes})
-    elif found:
-        whys = any(_why(each) for each in found)
+        print_json({"plugins": [_data(plugin) for plugin in plugins], "notes": notes})
+    elif plugins:
+        whys = any(_why(each) for each in plugins)
         rows = [
             (
                 each.name,
@@ -45,7 +45,7 @@ def show_list(as_json: bool) -> int:
                 _brings(each),
                 *([_why(each)] if whys else []),
             )
-            for each in found
+            for each in plugins
         ]
         header = ("plugin", "distribution", "version", "kind", "state", "brings", "why")[: 6 + whys]
         print_table(header, rows, ("distribution", "brings", "why"))
@@ -53,34 +53,34 @@ def show_list(as_json: bool) -> int:
         print("No plugin is installed. `netcl plugins search WORD` says which package brings what.")
     for note in notes:
         print(note, file=sys.stderr)
-    return 1 if notes or any(plugin.failed for plugin in found) else 0
+    return 1 if notes or any(plugin.failed for plugin in plugins) else 0
 
 
 def show_info(name: str, with_traceback: bool, as_json: bool) -> int:
     """Print all that is known of a plugin; 1 if it does not work, 2 if there is none."""
     installed = _survey()
-    found = [
+    matches = [
         each
         for each in installed
         if name == each.name or canonical(name) == canonical(each.distribution)
     ]
-    if not found:
+    if not matches:
         return _unknown(
             name, [text for each in installed for text in (each.name, each.distribution)]
         )
     if as_json:
-        print_json([_data(each, with_traceback) for each in found])
-    for plugin in found if not as_json else ():
+        print_json([_data(each, with_traceback) for each in matches])
+    for plugin in matches if not as_json else ():
         _print_info(plugin, with_traceback)
-    return 1 if any(plugin.failed for plugin in found) else 0
+    return 1 if any(plugin.failed for plugin in matches) else 0
 
 
 def show_search(word: str, file: Path | None, as_json: bool) -> int:
     """Print what is installed or in a catalogue, the bundled one or a file; 1 for nothing."""
     table = protocol.catalogue() if file is None else read_catalogue(file)
-    found = _survey()
-    installed = {canonical(plugin.distribution): plugin.state for plugin in found}
-    table = {**table, **_entries(found)}
+    plugins = _survey()
+    installed = {canonical(plugin.distribution): plugin.state for plugin in plugins}
+    table = {**table, **_entries(plugins)}
     hits = search(word, table)
     rows = [
         (hit.name, hit.kind, hit.package, installed.get(hit.package, "not installed"), hit.summary)
@@ -98,10 +98,10 @@ def show_search(word: str, file: Path | None, as_json: bool) -> int:
     return 0 if hits else 1
 
 
-def _entries(found: Iterable[Plugin]) -> dict[str, dict[str, Any]]:
+def _entries(plugins: Iterable[Plugin]) -> dict[str, dict[str, Any]]:
     """What is installed, as a catalogue has it; what says nothing of itself is left to that."""
     table: dict[str, dict[str, Any]] = {}
-    for plugin in found:
+    for plugin in plugins:
         rows = (
             [] if plugin.manifest is None else [(r.name, r.kind) for r in plugin.manifest.provides]
         )
@@ -122,9 +122,9 @@ def _summary(plugin: Plugin) -> str:
 def _survey() -> list[Plugin]:
     """What is installed; failures of changed distributions are forgotten."""
     states = States()
-    found = survey(states)
+    plugins = survey(states)
     states.save()
-    return found
+    return plugins
 
 
 def _unknown(name: str, names: Iterable[str]) -> int:

@@ -218,10 +218,10 @@ def _pin(table: Any, where: str) -> Pin:
     )
 
 
-def _each(table: Any, where: str, made: Callable[[Any, str], _Value]) -> Mapping[str, _Value]:
+def _each(table: Any, where: str, read: Callable[[Any, str], _Value]) -> Mapping[str, _Value]:
     if type(table) is not dict:
         raise _wrong(where, table, "a table")
-    return {key: made(value, f"{where}.{key}") for key, value in table.items()}
+    return {key: read(value, f"{where}.{key}") for key, value in table.items()}
 
 
 def _names(value: Any, where: str) -> tuple[str, ...]:

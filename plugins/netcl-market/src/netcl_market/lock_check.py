@@ -71,21 +71,21 @@ def check(path: Path, devices: Sequence[str], as_json: bool) -> int:
     if locked is None:
         return no_lock(path, problem, as_json)
     installed = by_name(distributions())
-    found = compare(locked, core(), installed, strict=True)
+    mismatches = compare(locked, core(), installed, strict=True)
     said: list[str] = []
-    if not found:
+    if not mismatches:
         now, problem = _rendered(devices)
         if now is None:
             return no_lock(path, problem, as_json)
-        found, said = differences(locked, now), notes(locked, now)
+        mismatches, said = differences(locked, now), notes(locked, now)
     else:
         said = ["what is chosen and rendered was not compared: files come first"]
     try:
-        found += withdrawn({name: each.version for name, each in installed.items()})
+        mismatches += withdrawn({name: each.version for name, each in installed.items()})
     except RecordError as error:
         return no_lock(path, str(error), as_json)
-    _print(path, found, said, as_json)
-    return 1 if found else 0
+    _print(path, mismatches, said, as_json)
+    return 1 if mismatches else 0
 
 
 def no_lock(path: Path, problem: str, as_json: bool) -> int:
@@ -102,8 +102,8 @@ def _rendered(devices: Sequence[str]) -> tuple[Lock | None, str]:
         _waiting("the files fit; rendering kernels in a child process ..."),
         Scratch("lock") as folder,
     ):
-        made = Path(folder) / LOCK_FILE
-        words = ["plugins", "lock", "--out", str(made), *(f"--device={each}" for each in devices)]
+        fresh = Path(folder) / LOCK_FILE
+        words = ["plugins", "lock", "--out", str(fresh), *(f"--device={each}" for each in devices)]
         try:
             done = child_processes.run(
                 [sys.executable, "-m", "netcl_core.cli.main", *words],
@@ -118,7 +118,7 @@ def _rendered(devices: Sequence[str]) -> tuple[Lock | None, str]:
         if done.returncode:
             said = done.stderr.strip().removeprefix("netcl: ")
             return None, said or f"rendering ended with {done.returncode}"
-        return lock_in(made)
+        return lock_in(fresh)
 
 
 @contextmanager
@@ -134,14 +134,16 @@ def _waiting(text: str) -> Iterator[None]:
         print(f"\r{' ' * len(text)}\r", end="", file=sys.stderr, flush=True)
 
 
-def _print(path: Path, found: Sequence[Difference], said: Sequence[str], as_json: bool) -> None:
+def _print(
+    path: Path, mismatches: Sequence[Difference], said: Sequence[str], as_json: bool
+) -> None:
     if as_json:
-        rows = [{**asdict(each), "remedy": each.remedy} for each in found]
-        data = {"lock": str(path), "fits": not found, "differences": rows, "notes": [*said]}
+        rows = [{**asdict(each), "remedy": each.remedy} for each in mismatches]
+        data = {"lock": str(path), "fits": not mismatches, "differences": rows, "notes": [*said]}
         print_json(data)
         return
-    for each in found:
+    for each in mismatches:
         print(each)
     for note in said:
         print(f"note: {note}")
-    print(f"{path}: {len(found)} differences" if found else f"{path} fits")
+    print(f"{path}: {len(mismatches)} differences" if mismatches else f"{path} fits")

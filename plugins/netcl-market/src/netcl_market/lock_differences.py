@@ -10,11 +10,11 @@ from netcl_market.lock_verification import Difference
 
 def differences(locked: Lock, now: Lock) -> list[Difference]:
     """What differs in choices and sources; of devices only those that both know."""
-    found: list[Difference] = []
+    changes: list[Difference] = []
     for name in sorted(locked.devices.keys() & now.devices.keys()):
-        found += _of_choices(name, locked.devices[name], now.devices[name])
-        found += _of_sources(name, locked.devices[name], now.devices[name])
-    return found
+        changes += _of_choices(name, locked.devices[name], now.devices[name])
+        changes += _of_sources(name, locked.devices[name], now.devices[name])
+    return changes
 
 
 def notes(locked: Lock, now: Lock) -> list[str]:

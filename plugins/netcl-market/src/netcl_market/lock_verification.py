@@ -50,13 +50,13 @@ def verify(
     receipts = Receipts(config.plugin_memory("files.json"))
     lock = read(path, sources=False)
     strict = lock_is_strict()
-    found = compare(lock, core(), by_name(distributions), receipts.digest_of, strict=strict)
+    mismatches = compare(lock, core(), by_name(distributions), receipts.digest_of, strict=strict)
     receipts.save()
     sealed = receipts.sealed()
     if strict:
         for name, why in sealed.strangers():
-            found.append(Difference("NP505", name, f"it is imported already, {why}"))
-    return lock, found, sealed
+            mismatches.append(Difference("NP505", name, f"it is imported already, {why}"))
+    return lock, mismatches, sealed
 
 
 def withdrawn(installed: Mapping[str, str]) -> list[Difference]:
@@ -99,18 +99,18 @@ def compare(
         strict: Whether the files of editable installations count, and where packages would be
             imported from.
     """
-    found = list(_of_pin(own, lock.core, digest_of, strict))
+    mismatches = list(_of_pin(own, lock.core, digest_of, strict))
     for name, pin in sorted(lock.plugins.items()):
         there = installed.get(name)
         if there is None:
             text = f"locked is {pin.version}, and it is not installed"
-            found.append(Difference("NP503", name, text))
+            mismatches.append(Difference("NP503", name, text))
         else:
-            found += _of_pin(there, pin, digest_of, strict)
+            mismatches += _of_pin(there, pin, digest_of, strict)
     for name in sorted(installed.keys() - lock.plugins.keys()):
         text = f"{installed[name].version} is installed, and the lock file does not know it"
-        found.append(Difference("NP506", name, text))
-    return found
+        mismatches.append(Difference("NP506", name, text))
+    return mismatches
 
 
 def _of_pin(

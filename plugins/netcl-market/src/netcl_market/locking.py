@@ -80,13 +80,13 @@ def hold(installed: Iterable[Distribution]) -> None:
     """
     if _unlocked or not config.get("plugins-autoload"):
         return
-    found = verdict(installed)
+    fit = verdict(installed)
     unseal()
-    if found is not None:
-        _complain(found)
-        if found.sealed is not None and lock_is_strict():
-            seal(found.sealed)
-    registry.hold_to(None if found is None else found.lock)
+    if fit is not None:
+        _complain(fit)
+        if fit.sealed is not None and lock_is_strict():
+            seal(fit.sealed)
+    registry.hold_to(None if fit is None else fit.lock)
 
 
 def insist(plugins: Collection[Plugin]) -> None:
@@ -139,9 +139,9 @@ def verdict(installed: Iterable[Distribution]) -> LockFit | None:
     return LockFit(path, lock, tuple(map(str, differences)), fits, sealed)
 
 
-def _complain(found: LockFit) -> None:
-    lines = [f"- {each}" for each in found.differences]
-    text = "\n".join([f"{found.path} does not fit what is installed:", *lines])
-    if not found.fits and lock_is_strict():
+def _complain(fit: LockFit) -> None:
+    lines = [f"- {each}" for each in fit.differences]
+    text = "\n".join([f"{fit.path} does not fit what is installed:", *lines])
+    if not fit.fits and lock_is_strict():
         raise plugin_error("NP509", f"NP509: {text}\n{FAILURES['NP509'].remedy}")
     tell([text] if lines else ())

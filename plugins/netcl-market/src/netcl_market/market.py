@@ -28,17 +28,17 @@ class Market(Finder):
         """What is installed; what raised an exception before is to be tried again."""
         self._states = States(memory)
         try:
-            found = survey(
+            plugins = survey(
                 self._states, deadly_only=True, skip=skip, unlocked=locking.admits_strangers()
             )
-            locking.hold([each.source for each in found])
+            locking.hold([each.source for each in plugins])
         finally:
             self.save()
-        return found
+        return plugins
 
-    def notes(self, found: Sequence[Plugin]) -> list[str]:
+    def notes(self, plugins: Sequence[Plugin]) -> list[str]:
         """A complaint for each name in the settings that means no installed plugin, or two."""
-        return unknown_names(found)
+        return unknown_names(plugins)
 
     def insist(self, plugins: Collection[Plugin]) -> None:
         """Raise PluginError NP509 if a strict lock has chosen somebody who is missing."""
@@ -91,21 +91,21 @@ class Market(Finder):
         if not config.get("advisories"):
             return
         try:
-            found = withdrawn({each.distribution: each.version for each in plugins})
+            advisories = withdrawn({each.distribution: each.version for each in plugins})
         except RecordError as error:
             yield "advisories", False, str(error)
             return
-        text = "\n".join(map(str, found)) or "none of what is installed"
-        yield "advisories", not found, text
+        text = "\n".join(map(str, advisories)) or "none of what is installed"
+        yield "advisories", not advisories, text
 
     def checks(self, plugins: Sequence[Plugin]) -> Iterable[tuple[str, bool, str]]:
         """Whether what is installed fits the lock file, and no market has withdrawn any of it."""
         yield from self._withdrawn(plugins)
         installed = [plugin.source for plugin in plugins if plugin.source is not None]
-        found = locking.verdict(installed) if config.get("plugins-autoload") else None
-        if found is None:
+        fit = locking.verdict(installed) if config.get("plugins-autoload") else None
+        if fit is None:
             return
-        chosen = found.lock if lock_is_strict() else None
+        chosen = fit.lock if lock_is_strict() else None
         missing = [] if chosen is None else locking.lacking(chosen, plugins)
-        text = "\n".join([*found.differences, *missing]) or f"{found.path} fits"
-        yield "lock file", found.fits and not missing, text
+        text = "\n".join([*fit.differences, *missing]) or f"{fit.path} fits"
+        yield "lock file", fit.fits and not missing, text

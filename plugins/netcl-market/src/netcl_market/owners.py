@@ -76,30 +76,30 @@ def read_owners(path: Path) -> Owners:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         if unknown := sorted(table.keys() - Owners.__dataclass_fields__.keys()):
             raise ValueError(f"the key {unknown[0]!r} means nothing")
-        made: Owners = records.read(Owners, table)
-        _insist(made)
+        owners: Owners = records.read(Owners, table)
+        _insist(owners)
     except (OSError, ValueError) as error:  # TOML and UTF-8 errors are ValueErrors
         given = str(error)
         raise RecordError(
             message(str(path), given, "an owners file, as in docs/market.md")
         ) from error
-    return made
+    return owners
 
 
-def _insist(made: Owners) -> None:
+def _insist(owners: Owners) -> None:
     """Raise ValueError for what contradicts itself, so that no typing error opens a door."""
-    named = {who for row in (*made.owners.values(), made.checkers) for who in row}
-    if missing := sorted(named - made.keys.keys()):
+    named = {who for row in (*owners.owners.values(), owners.checkers) for who in row}
+    if missing := sorted(named - owners.keys.keys()):
         raise ValueError(f"the key of {missing[0]!r} is missing")
-    if len(set(made.keys.values())) < len(made.keys):
+    if len(set(owners.keys.values())) < len(owners.keys):
         raise ValueError("two names have one key")
-    for who, key in made.keys.items():
+    for who, key in owners.keys.items():
         if len(key) != 64 or set(key) - set("0123456789abcdef"):
             raise ValueError(f"keys.{who} is no public key (64 digits in hexadecimal)")
-    for name in (*made.owners, *made.resembling, *made.others):
+    for name in (*owners.owners, *owners.resembling, *owners.others):
         if name != canonical(name) or not name.isascii():
             raise ValueError(f"{name!r} is no name in its normal form, {canonical(name)!r}")
-    if pairs := unwanted(made.owners, made):
+    if pairs := unwanted(owners.owners, owners):
         raise ValueError(
             " and ".join(pairs[0]) + " resemble each other, and not both owners agreed"
         )

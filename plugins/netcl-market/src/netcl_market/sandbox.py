@@ -230,9 +230,9 @@ def _refuse_private(name: Any, node: nodes.Node) -> None:
 
 
 def _filtered(node: nodes.Node, name: str, *given: nodes.Expr) -> nodes.Filter:
-    made = nodes.Filter(node, name, [*given], [], None, None, lineno=node.lineno)
-    made.environment = node.environment
-    return made
+    call = nodes.Filter(node, name, [*given], [], None, None, lineno=node.lineno)
+    call.environment = node.environment
+    return call
 
 
 @final
@@ -297,10 +297,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if key in self._fine:
             with suppress(AttributeError):  # of another object of the type
                 return getattr(obj, attribute)
-        found = super().getattr(obj, attribute)
-        if hasattr(obj, attribute) and self.is_safe_attribute(obj, attribute, found):
+        value = super().getattr(obj, attribute)
+        if hasattr(obj, attribute) and self.is_safe_attribute(obj, attribute, value):
             self._fine.add(key)
-        return found
+        return value
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Whether a template may have an attribute of a value."""
@@ -327,12 +327,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def concat(self, parts: Iterable[str]) -> str:
         """What a template or a macro has printed, as one text."""
-        found = parts if isinstance(parts, list) else list(_until_too_large(parts))
-        size = sum(map(len, found))
+        pieces = parts if isinstance(parts, list) else list(_until_too_large(parts))
+        size = sum(map(len, pieces))
         if size > LARGEST:
             raise BudgetError(TOO_LARGE % "an output")
-        _budget.step(len(found) // 16 + size // _PER_STEP)
-        return "".join(found)
+        _budget.step(len(pieces) // 16 + size // _PER_STEP)
+        return "".join(pieces)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Compute `left operator right`."""

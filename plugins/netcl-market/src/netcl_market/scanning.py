@@ -186,9 +186,9 @@ def read(handle: Any, name: str) -> str | None:
 def headers(handle: Any) -> Mapping[str, list[str]]:
     """The fields of METADATA, without the long description below them."""
     text = read(handle, "METADATA") or read(handle, "PKG-INFO") or ""
-    found: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     for line in text.partition("\n\n")[0].splitlines():
         name, colon, value = line.partition(":")
         if colon and not line[0].isspace():
-            found.setdefault(name, []).append(value.strip())
-    return found
+            fields.setdefault(name, []).append(value.strip())
+    return fields

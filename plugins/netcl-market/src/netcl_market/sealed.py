@@ -143,8 +143,8 @@ class _Loader(SourceFileLoader):
         self._sealed = sealed
 
     def get_code(self, fullname: str) -> CodeType:
-        made: Any = self.source_to_code(self._sealed.read(Path(self.path)), self.path)
-        return made  # type: ignore[no-any-return]  # code, as compile() makes it
+        code: Any = self.source_to_code(self._sealed.read(Path(self.path)), self.path)
+        return code  # type: ignore[no-any-return]  # code, as compile() makes it
 
     def get_data(self, path: str) -> bytes:
         return self._sealed.read(Path(path))
@@ -153,11 +153,11 @@ class _Loader(SourceFileLoader):
 _sealed: Final[list[Sealed]] = []
 
 
-def seal(made: Sealed) -> None:
+def seal(sealing: Sealed) -> None:
     """Let what was hashed be what is imported from now on."""
     unseal()
-    _sealed.append(made)
-    sys.meta_path.insert(0, made)
+    _sealed.append(sealing)
+    sys.meta_path.insert(0, sealing)
 
 
 def unseal() -> None:

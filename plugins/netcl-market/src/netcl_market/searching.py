@@ -59,6 +59,6 @@ def search(word: str, table: dict[str, dict[str, Any]]) -> list[Hit]:
         if wanted in package.lower() or wanted in entry["summary"].lower():
             hits.append(Hit(package, "package", package, entry["summary"]))
         for kind, names in entry["provides"].items():
-            found = [name for name in names if wanted in name.lower()]
-            hits += [Hit(name, kind, package, entry["summary"]) for name in found]
+            hits_of_kind = [name for name in names if wanted in name.lower()]
+            hits += [Hit(name, kind, package, entry["summary"]) for name in hits_of_kind]
     return sorted(hits, key=lambda hit: (hit.name.lower() != wanted, hit.name, hit.package))

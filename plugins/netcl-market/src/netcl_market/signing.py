@@ -110,8 +110,8 @@ def _statement(payload: bytes) -> Statement:
         if said["_type"] != _STATEMENT:
             raise ValueError(f"its type is {said['_type']!r:.80}")
         row = (subject["name"], subject["digest"]["sha256"], said["predicateType"])
-        made = dict(zip(("name", "sha256", "kind"), row, strict=True))
-        statement: Statement = records.read(Statement, {**made, "content": said["predicate"]})
+        fields = dict(zip(("name", "sha256", "kind"), row, strict=True))
+        statement: Statement = records.read(Statement, {**fields, "content": said["predicate"]})
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _refused(f"its statement: {error}", "one subject with its sha256") from error
     return statement
@@ -122,8 +122,8 @@ def _public(key: str) -> Any:
     signer = _library("signer")
     try:
         raw = bytes.fromhex(key)
-        made = import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
-        return signer.SSlibKey.from_crypto(made.Ed25519PublicKey.from_public_bytes(raw))
+        ed25519 = import_module("cryptography.hazmat.primitives.asymmetric.ed25519")
+        return signer.SSlibKey.from_crypto(ed25519.Ed25519PublicKey.from_public_bytes(raw))
     except ValueError as error:
         raise _refused(f"the public key {key!r:.80}", "32 bytes in hexadecimal") from error
 
@@ -132,12 +132,12 @@ def _signer(key: Path) -> Any:
     signer = _library("signer")
     load = import_module("cryptography.hazmat.primitives.serialization").load_pem_private_key
     try:
-        made = signer.CryptoSigner(load(key.read_bytes(), None))
-        if made.public_key.scheme != "ed25519":
-            raise ValueError(f"its scheme is {made.public_key.scheme}")
+        signing = signer.CryptoSigner(load(key.read_bytes(), None))
+        if signing.public_key.scheme != "ed25519":
+            raise ValueError(f"its scheme is {signing.public_key.scheme}")
     except (OSError, ValueError, TypeError) as error:
         raise _refused(f"{key} holds no key ({error})", "what `netcl market key` wrote") from error
-    return made
+    return signing
 
 
 def _library(name: str) -> Any:

@@ -50,11 +50,11 @@ class States:
     def get(self, distribution: Distribution, group: str, name: str) -> Memory | None:
         """What is remembered of an entry point, unless its distribution has changed."""
         key = _key(distribution, group, name)
-        found = self._kept.get(key)
-        if found is None:
+        state = self._kept.get(key)
+        if state is None:
             return None
-        if (found.version, found.record) == (distribution.version, distribution.fingerprint()):
-            return found
+        if (state.version, state.record) == (distribution.version, distribution.fingerprint()):
+            return state
         self.clear(distribution, group, name)
         return None
 
@@ -68,7 +68,7 @@ class States:
         traceback: str = "",
     ) -> None:
         """Remember a failure."""
-        made = Memory(
+        memory = Memory(
             distribution.version,
             distribution.fingerprint(),
             code,
@@ -76,7 +76,7 @@ class States:
             traceback[-_LONGEST:],
             int(time.time()),
         )
-        self._kept[_key(distribution, group, name)] = made
+        self._kept[_key(distribution, group, name)] = memory
 
     def clear(self, distribution: Distribution, group: str, name: str) -> None:
         """Forget an entry point."""

@@ -75,9 +75,9 @@ def survey(
     return sorted(plugins, key=lambda plugin: (canonical(plugin.distribution), plugin.name))
 
 
-def unknown_names(found: Sequence[Plugin]) -> list[str]:
+def unknown_names(plugins: Sequence[Plugin]) -> list[str]:
     """A complaint for each name in the settings that means no installed plugin, or two."""
-    named = named_among([plugin.distribution for plugin in found])
+    named = named_among([plugin.distribution for plugin in plugins])
     complaints = []
     for setting in ("plugins", "plugins-disable"):
         variable = config.SETTINGS[setting].variable
@@ -86,16 +86,16 @@ def unknown_names(found: Sequence[Plugin]) -> list[str]:
             if len(meant) > 1:
                 given = " and ".join(sorted(meant))
                 complaints.append(f"NP403: {variable} names {name!r}, which may mean {given}")
-            elif not any(is_meant(plugin, name, named) for plugin in found):
-                hint = _nearest(name, found)
+            elif not any(is_meant(plugin, name, named) for plugin in plugins):
+                hint = _nearest(name, plugins)
                 complaints.append(f"NP403: {variable} names {name!r}, which is not installed{hint}")
     return complaints
 
 
-def _nearest(name: str, found: Sequence[Plugin]) -> str:
+def _nearest(name: str, plugins: Sequence[Plugin]) -> str:
     """What may be meant by a name in the settings that is nobody's."""
-    of_name = [plugin.id for plugin in found if plugin.name == name]
-    known = {plugin.distribution for plugin in found}
+    of_name = [plugin.id for plugin in plugins if plugin.name == name]
+    known = {plugin.distribution for plugin in plugins}
     known |= {each.removeprefix(MARKET_PREFIX) for each in known}
     close = of_name or get_close_matches(name, sorted(known), n=1)
     return f"; did you mean {' or '.join(close)}?" if close else ""

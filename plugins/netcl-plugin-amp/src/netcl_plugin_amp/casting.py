@@ -66,10 +66,10 @@ class Casting:
 
     def _reaches(self, device: Device) -> bool:
         """Whether the policy says anything about a device."""
-        found = self._applies.get(device)
-        if found is None:
-            found = self._applies[device] = self.policy.unmet(device) is None
-        return found
+        applies = self._applies.get(device)
+        if applies is None:
+            applies = self._applies[device] = self.policy.unmet(device) is None
+        return applies
 
     def _goal(self, rule: Rule, tensors: Sequence[Any]) -> str:
         """The dtype of floating operands by a rule."""

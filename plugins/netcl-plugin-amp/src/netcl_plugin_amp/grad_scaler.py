@@ -263,8 +263,8 @@ class GradScaler:
         earlier = {id(verdict): verdict for _, verdict in known if verdict is not None}
         flags = self._divide([p for p, verdict in known if verdict is None])
         if not capturing():
-            found = [bool(verdict.item()) for verdict in flags]
-            return any(found) or any(map(bool, earlier.values()))
+            overflows = [bool(verdict.item()) for verdict in flags]
+            return any(overflows) or any(map(bool, earlier.values()))
         if any(isinstance(verdict, bool) for verdict in earlier.values()):
             given = "gradients that were unscaled before the capture"
             remedy = "Capture the backward pass too, or step outside of the capture"
@@ -322,9 +322,9 @@ def _parameters(optimizer: Any, needed: bool = True) -> list[Any]:
 def _leaves(params: Any) -> list[Tensor]:
     """The leaf tensors of some operands, each once."""
     given = [params] if isinstance(params, Tensor) else list(params)
-    found: dict[int, Tensor] = {}
+    tensors: dict[int, Tensor] = {}
     for p in given:
         if not (isinstance(p, Tensor) and p.is_leaf):
             raise ArgumentError(message(WHO, f"a {type(p).__name__} to unscale", "leaf tensors"))
-        found[id(p.value)] = p.value
-    return list(found.values())
+        tensors[id(p.value)] = p.value
+    return list(tensors.values())

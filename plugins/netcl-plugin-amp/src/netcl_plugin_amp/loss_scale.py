@@ -96,28 +96,28 @@ class LossScale:
 
     # -- after a step ----------------------------------------------------------------------
 
-    def step(self, found: bool, first: bool) -> None:
+    def step(self, overflow: bool, first: bool) -> None:
         """Take in whether the gradients of a step were infinite; `first`: it begins a round."""
         self._ask()
         if first:
             self._start, self._start_tracker, self._found = self._now, self._tracker, False
-        self._found |= found
+        self._found |= overflow
         self._now, self._tracker = _next(
             self._start, self._start_tracker, self._found, self.settings
         )
         self._current.clear()
 
-    def step_on(self, found: Tensor, first: bool) -> None:
+    def step_on(self, overflow: Tensor, first: bool) -> None:
         """The same for a step that is being captured, by its flag."""
-        device = found.device
+        device = overflow.device
         home = self._captured(device)
         held = [home.now, home.start, home.counts]
         if not device.has_kernels:
-            on_host(partial(self._step_numpy, first), [found], held)
+            on_host(partial(self._step_numpy, first), [overflow], held)
         else:
             numbers = partial(self._numbers, first)
             outputs = [each.buffer for each in held]
-            _kernel(device, "scaler_update")([found.buffer], outputs, numbers(), numbers)
+            _kernel(device, "scaler_update")([overflow.buffer], outputs, numbers(), numbers)
         for each in held:
             each.mark_changed()
         moved = partial(self._moved, device)
@@ -149,9 +149,9 @@ class LossScale:
             return
         home = self._homes[self._latest]
         self._now, self._start = home.now.item(), home.start.item()
-        tracker, start_tracker, found = home.counts.numpy()
+        tracker, start_tracker, overflow = home.counts.numpy()
         self._tracker, self._start_tracker = int(tracker), int(start_tracker)
-        self._found = bool(found)
+        self._found = bool(overflow)
         self._latest = None
 
     def _captured(self, device: Device) -> _Home:
@@ -179,27 +179,27 @@ def joined(flags: Sequence[Tensor]) -> Tensor:
     """A flag that is set if one of several is."""
     if len(flags) == 1:
         return flags[0]
-    found = Tensor.zeros((1,), "int32", flags[0].device)
+    overflow = Tensor.zeros((1,), "int32", flags[0].device)
     for each in flags:
-        if not found.device.has_kernels:
-            on_host(_join_numpy, [each], [found])
+        if not overflow.device.has_kernels:
+            on_host(_join_numpy, [each], [overflow])
         else:
-            _kernel(found.device, "scaler_join")([each.buffer], [found.buffer])
-    return found
+            _kernel(overflow.device, "scaler_join")([each.buffer], [overflow.buffer])
+    return overflow
 
 
-def _join_numpy(given: Sequence[Any], found: Any) -> None:
-    found |= given[0]
+def _join_numpy(given: Sequence[Any], overflow: Any) -> None:
+    overflow |= given[0]
 
 
-def _next(scale: float, tracker: int, found: bool, settings: Settings) -> tuple[float, int]:
+def _next(scale: float, tracker: int, overflow: bool, settings: Settings) -> tuple[float, int]:
     """Scale and tracker after a round that began with these.
 
     The product of two float32 numbers is exact in double precision, and rounded once.
     """
-    tracker = 0 if found else tracker + 1
+    tracker = 0 if overflow else tracker + 1
     full = tracker >= settings.growth_interval
-    factor = settings.backoff_factor if found else settings.growth_factor if full else 1.0
+    factor = settings.backoff_factor if overflow else settings.growth_factor if full else 1.0
     product = scale * float(np.float32(factor))
     return float(np.float32(min(max(product, LOWEST), HIGHEST))), 0 if full else tracker
 

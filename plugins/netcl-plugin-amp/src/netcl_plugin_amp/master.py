@@ -72,5 +72,5 @@ def master_param(param: Any) -> Tensor:
         master.requires_grad_(model.requires_grad)
         master._frozen = getattr(model, "_frozen", False)
     master._model_param = model
-    found: Tensor = master
-    return found
+    copy: Tensor = master
+    return copy

@@ -66,8 +66,8 @@ class _Training:
 
     def compare(self) -> None:
         for parameter, right in zip(self.params, self.wanted, strict=True):
-            limit, found = TOLERANCE[parameter.dtype], parameter.to_host().astype("float64")
-            np.testing.assert_allclose(found, right, rtol=limit, atol=limit)
+            limit, actual = TOLERANCE[parameter.dtype], parameter.to_host().astype("float64")
+            np.testing.assert_allclose(actual, right, rtol=limit, atol=limit)
 
 
 def _play(device: Device, begin: Callable[[_Training, list[Any]], Callable[..., Any]]) -> None:

@@ -56,8 +56,8 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if thread.tracer is not None or not ag.is_grad_enabled():
         return function(*args, **kwargs)
     call = CheckpointCall(function, args, kwargs)
-    made = apply(call, call.operands, (), None)
-    return call.packed(made if isinstance(made, list) else [made])
+    outputs = apply(call, call.operands, (), None)
+    return call.packed(outputs if isinstance(outputs, list) else [outputs])
 
 
 class _Run(NamedTuple):

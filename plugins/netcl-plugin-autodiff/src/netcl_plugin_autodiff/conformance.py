@@ -43,8 +43,8 @@ def attached(device: Device) -> None:
             wide, other = a.astype("float64"), b.astype("float64")
             for tensor, expected in ((x, 4 * wide * other), (w, 4 * wide * wide)):
                 assert tensor.grad is not None
-                found = tensor.grad.numpy()
-                np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+                gradient = tensor.grad.numpy()
+                np.testing.assert_allclose(gradient, expected, rtol=tolerance, atol=tolerance)
 
 
 SCENARIOS: Final = [Scenario("autodiff", "attached", attached)]

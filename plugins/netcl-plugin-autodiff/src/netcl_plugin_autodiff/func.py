@@ -99,8 +99,8 @@ def grad_and_value(
             value = func(*entered, **kwargs)
             value, aux = value if has_aux else (value, None)
             leaves = [leaf for i in numbers for leaf in functional.leaves_of(entered[i])]
-            found = iter(ag.grad(value, leaves, create_graph=True, allow_unused=True))
-            parts = [functional.like(entered[i], found) for i in numbers]
+            gradients = iter(ag.grad(value, leaves, create_graph=True, allow_unused=True))
+            parts = [functional.like(entered[i], gradients) for i in numbers]
         grads = tuple(parts) if several else parts[0]
         if not functional.any_graph(args):
             grads, value = functional.detached(grads), functional.detached(value)
@@ -166,8 +166,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     def pulled(cotangents: Any) -> tuple[Any, ...]:
         leaves = functional.leaves_of(entered)
         outputs, given = functional.leaves_of(value), functional.leaves_of(cotangents)
-        found = ag.grad(outputs, leaves, given, retain_graph=True, allow_unused=True)
-        return tuple(functional.like(entered, iter(found)))
+        gradients = ag.grad(outputs, leaves, given, retain_graph=True, allow_unused=True)
+        return tuple(functional.like(entered, iter(gradients)))
 
     return (functional.detached(value), pulled, *aux)
 
@@ -250,11 +250,11 @@ def _jacobian(
 
         numbers = [argnums] if isinstance(argnums, int) else list(argnums)
         inputs = tuple(args[i] for i in numbers)
-        found = functional.jacobian(
+        jacobian = functional.jacobian(
             _without_aux(chosen, aux, has_aux), inputs[0] if isinstance(argnums, int) else inputs,
             create_graph=functional.any_graph(args), strategy=strategy,
         )  # fmt: skip
-        return (found, *aux) if has_aux else found
+        return (jacobian, *aux) if has_aux else jacobian
 
     return transformed
 
@@ -339,7 +339,7 @@ def _dims_of(x: Any, dim: Any) -> list[int | None]:
     given = [dim[key] for key in x] if isinstance(dim, dict) else dim
     if not isinstance(given, (tuple, list)):
         given = [given] * len(x)
-    return [found for each, own in zip(inside, given, strict=True) for found in _dims_of(each, own)]
+    return [inner for each, own in zip(inside, given, strict=True) for inner in _dims_of(each, own)]
 
 
 def _unbound(x: Any, dim: int) -> Any:
@@ -382,10 +382,10 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
              [dict(model.named_buffers()) for model in models])  # fmt: skip
 
     def stacked(rows: list[dict[str, Any]]) -> dict[str, Any]:
-        found = {}
+        parameters = {}
         for name, x in rows[0].items():
             whole = ag.stack([row[name].detach() for row in rows]).detach()
-            found[name] = whole.requires_grad_(x.requires_grad)
-        return found
+            parameters[name] = whole.requires_grad_(x.requires_grad)
+        return parameters
 
     return stacked(named[0]), stacked(named[1])

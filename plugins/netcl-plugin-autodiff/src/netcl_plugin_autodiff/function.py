@@ -137,14 +137,14 @@ class Function:
             return output
         dirty = {id(x) for x in ctx.dirty_tensors}
         inputs = [former_of(x) if id(x) in dirty else x for x in operands]
-        made = apply(call, inputs)
-        made = iter(made if isinstance(made, list) else [made])
-        found = [next(made) if isinstance(x, Tensor) else x for x in given]
+        outputs = apply(call, inputs)
+        outputs = iter(outputs if isinstance(outputs, list) else [outputs])
+        results = [next(outputs) if isinstance(x, Tensor) else x for x in given]
         for i, x in enumerate(given):
             if id(x) in dirty:
                 old = inputs[[id(each) for each in operands].index(id(x))]
-                found[i] = becomes(x, old, found[i], cls.__name__)
-        return tuple(found) if isinstance(output, tuple) else found[0]
+                results[i] = becomes(x, old, results[i], cls.__name__)
+        return tuple(results) if isinstance(output, tuple) else results[0]
 
 
 @final
@@ -182,12 +182,12 @@ class _Call:
         return self.values if len(self.values) > 1 else self.values[0]
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
-        found, saved = self.run(inputs, scalars), self._saved
+        results, saved = self.run(inputs, scalars), self._saved
         held = (
             self.values if any(x and x[0] is not None for x in saved) else [None] * len(self.values)
         )
         self._saved, self.values = [], []  # the node keeps them
-        return found, (*held, *saved)
+        return results, (*held, *saved)
 
     def flows(self, needs: Needs) -> Needs:
         return tuple([flows and True in needs for flows in self._flows])
@@ -218,18 +218,18 @@ class _Call:
         parts = list(parts) if isinstance(parts, (tuple, list)) else [parts]
         while len(parts) > len(self.args) and parts[-1] is None:
             parts.pop()
-        found = checked(self.name, parts, self.args, "it", recorded=recorded)
-        return [part for x, part in zip(self.args, found, strict=True) if x is not None]
+        gradients = checked(self.name, parts, self.args, "it", recorded=recorded)
+        return [part for x, part in zip(self.args, gradients, strict=True) if x is not None]
 
     def _unpacked(self, node: Node, recorded: bool) -> tuple[Any, ...]:
         """What was saved; of results, where gradients are recorded, with their graph."""
         if not self._count:
             return ()
         kept = node.kept
-        found: list[Any] = []
+        values: list[Any] = []
         for entry in kept[len(self.results) :]:
             if entry is None:
-                found.append(None)
+                values.append(None)
                 continue
             index, x, version = entry
             x = kept[index] if index is not None else x
@@ -239,8 +239,8 @@ class _Call:
                 raise MutationError(message(f"backward of {self.name}", given, "as it was", remedy))
             if recorded and index is not None and self._flows[index]:
                 x = result_nodes(node, kept[: len(self.results)])[index]
-            found.append(x)
-        return tuple(found)
+            values.append(x)
+        return tuple(values)
 
 
 def _entry(x: Any, index: int | None) -> tuple[int | None, Any, int]:

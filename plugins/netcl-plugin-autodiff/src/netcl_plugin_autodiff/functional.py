@@ -38,8 +38,8 @@ def leaves_of(x: Any) -> list[Tensor]:
 def like(x: Any, values: Iterator[Any]) -> Any:
     """The nest with the next values in the places of its tensors; zeros for None."""
     if isinstance(x, Tensor):
-        found = next(values)
-        return nc.zeros_like(x).detach() if found is None else found
+        value = next(values)
+        return nc.zeros_like(x).detach() if value is None else value
     if isinstance(x, dict):
         return {name: like(each, values) for name, each in x.items()}
     return type(x)(like(each, values) for each in x) if isinstance(x, (tuple, list)) else x
@@ -141,8 +141,8 @@ def hessian(
 
     def gradients(*given: Any) -> Any:
         value = _scalar("hessian", func(*given))
-        found = _graded([value], given, [nc.ones_like(value)], True)
-        parts = like(given, iter(found))
+        slopes = _graded([value], given, [nc.ones_like(value)], True)
+        parts = like(given, iter(slopes))
         return parts if isinstance(inputs, tuple) else parts[0]
 
     return jacobian(gradients, inputs, create_graph)
@@ -160,8 +160,8 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
     nest, given, value = _ready(func, inputs, create_graph)
     outputs = leaves_of(value)
     grads = leaves_of(v) if v is not None else [nc.ones_like(_scalar("vjp", y)) for y in outputs]
-    found = like(nest, iter(_graded(outputs, given, grads, create_graph)))
-    return (value, found) if create_graph else (detached(value), detached(found))
+    gradients = like(nest, iter(_graded(outputs, given, grads, create_graph)))
+    return (value, gradients) if create_graph else (detached(value), detached(gradients))
 
 
 def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
@@ -180,8 +180,8 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
     with ag.enable_grad():
         pulled = _graded(outputs, given, duals, True)
     kept = [(g, t) for g, t in zip(pulled, along, strict=True) if g is not None]
-    found = _graded([g for g, _ in kept], duals, [t for _, t in kept], create_graph)
-    result = like(value, iter(found))
+    tangents = _graded([g for g, _ in kept], duals, [t for _, t in kept], create_graph)
+    result = like(value, iter(tangents))
     return (value, result) if create_graph else (detached(value), detached(result))
 
 
@@ -194,8 +194,8 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
         grads = _graded([_scalar("vhp", value)], given, [nc.ones_like(value)], True)
     kept = [(g, t) for g, t in zip(grads, along, strict=True) if g is not None]
     second = _graded([g for g, _ in kept], given, [t for _, t in kept], create_graph)
-    found = like(nest, iter(second))
-    return (value, found) if create_graph else (detached(value), detached(found))
+    products = like(nest, iter(second))
+    return (value, products) if create_graph else (detached(value), detached(products))
 
 
 #: Second derivatives are symmetric.

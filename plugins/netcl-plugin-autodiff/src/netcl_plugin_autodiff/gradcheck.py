@@ -77,15 +77,15 @@ def gradcheck(
     for k, x in enumerate(start):
         slopes = _slopes(called, start, k, eps)
         for j, (row, slope) in enumerate(zip(rows, slopes, strict=True)):
-            found = row[k].numpy().reshape(slope.shape)
-            off = ~np.isclose(found, slope, rtol=rtol, atol=atol)
+            gradient = row[k].numpy().reshape(slope.shape)
+            off = ~np.isclose(gradient, slope, rtol=rtol, atol=atol)
             if not off.any():
                 continue
             if not raise_exception:
                 return False
             at = tuple(int(n) for n in np.argwhere(off)[0])
             place = f"output {j}, element {at[0]}, by input {picked[k]}, element {at[1]}"
-            text = f"a gradient {found[at]:.6g} of {place} ({x.dtype})"
+            text = f"a gradient {gradient[at]:.6g} of {place} ({x.dtype})"
             raise GradientError(message("gradcheck", text, f"{slope[at]:.6g}, the slope", _REMEDY))
     return True
 
@@ -150,9 +150,9 @@ def gradgradcheck(
 
     def gradients(*both: Any) -> tuple[Any, ...]:
         chosen, grads = both[: len(given)], both[len(given) :]
-        found = ag.grad(leaves_of(func(*chosen)), [chosen[i] for i in picked], list(grads),
+        second = ag.grad(leaves_of(func(*chosen)), [chosen[i] for i in picked], list(grads),
                         create_graph=True, allow_unused=True)  # fmt: skip
-        return tuple(g for g in found if g is not None)
+        return tuple(g for g in second if g is not None)
 
     return gradcheck(gradients, (*given, *upstream), eps=eps, atol=atol, rtol=rtol,
                      raise_exception=raise_exception, **others)  # fmt: skip

@@ -98,21 +98,21 @@ class CompiledGraph:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        made, self._begun = self._begun, None
-        if made is None:
+        recorder, self._begun = self._begun, None
+        if recorder is None:
             return
         self._scope.close()
         before, self._before = self._before, {}
         if kind is not None:
-            for leaf, gradient in [*made.leaves.values(), *self._dropped]:
+            for leaf, gradient in [*recorder.leaves.values(), *self._dropped]:
                 leaf.grad = gradient
             self._why = f"the block raised {kind.__name__}"
             return
-        leaves = {id(leaf): leaf for leaf, _ in [*self._dropped, *made.leaves.values()]}
+        leaves = {id(leaf): leaf for leaf, _ in [*self._dropped, *recorder.leaves.values()]}
         self._leaves = [(leaf, leaf.memory, leaf.grad) for leaf in leaves.values()]
-        self._dropped, made.leaves = [], {}
-        self._assigned = assigned(before, operands_in(sys._getframe(1)), made)
-        self._recording = made
+        self._dropped, recorder.leaves = [], {}
+        self._assigned = assigned(before, operands_in(sys._getframe(1)), recorder)
+        self._recording = recorder
 
     def _captured(self) -> Recording:
         if self._recording is None:
@@ -219,8 +219,8 @@ def capture(
     """
     params = list(params)
     if device is None:
-        found = [each.device for each in (*examples, *params) if isinstance(each, Tensor)]
-        device = found[0] if found else None
+        devices = [each.device for each in (*examples, *params) if isinstance(each, Tensor)]
+        device = devices[0] if devices else None
     graph = CompiledGraph(params, device)
     inputs = [as_operand(each, graph.device) for each in examples]
     inputs = [x if x.geometry is None else x.duplicate() for x in inputs]
@@ -258,12 +258,12 @@ class _Replays:
         value = operand.value
         buffer = self._inputs.of_graph(value.memory)
         shape = value.shape if value.geometry is None else (value.storage.size,)
-        made = Tensor(buffer, shape, value.dtype, value.device)
+        output = Tensor(buffer, shape, value.dtype, value.device)
         if value.geometry is not None:
-            made = made.viewed(value.geometry)
-        self._changed.append(made)
+            output = output.viewed(value.geometry)
+        self._changed.append(output)
         self._shown.add(identity(buffer))
-        return made
+        return output
 
     def run(self, new_inputs: Sequence[Any]) -> None:
         """Take the inputs and enqueue everything; raises for inputs that do not fit before."""

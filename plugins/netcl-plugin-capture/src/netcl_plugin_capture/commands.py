@@ -61,8 +61,8 @@ class LaunchCommand:
 
     def replaceable(self, position: int) -> bool:
         """By the kernel's signature."""
-        found = read_only(self.launch.source, self.launch.entry)
-        return position < len(found) and found[position]
+        flags = read_only(self.launch.source, self.launch.entry)
+        return position < len(flags) and flags[position]
 
 
 @final

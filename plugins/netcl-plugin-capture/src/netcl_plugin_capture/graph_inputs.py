@@ -98,10 +98,10 @@ class GraphInputs:
             raise ReplayError(
                 message("replay", f"{len(data)} inputs", f"{len(self._places)}, as for compile")
             )
-        found = [place.fitting(each) for place, each in zip(self._places, data, strict=True)]
+        fitted = [place.fitting(each) for place, each in zip(self._places, data, strict=True)]
         for check, operands, settings in self._checks:
-            check([self._now(operand, found) for operand in operands], settings)
-        return found
+            check([self._now(operand, fitted) for operand in operands], settings)
+        return fitted
 
     def _now(self, operand: Any, data: Sequence[Tensor | Array]) -> Any:
         """What stands in a replay for an operand that was checked in the capture."""

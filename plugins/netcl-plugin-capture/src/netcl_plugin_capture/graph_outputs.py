@@ -15,37 +15,37 @@ from netcl_plugin_capture.recording import Recording
 def operands_in(frame: FrameType) -> dict[str, Any]:
     """The variables of a frame that are tensors."""
     variables = frame.f_locals
-    found = {name: each for name, each in variables.items() if isinstance(each, Tensor)}
+    tensors = {name: each for name, each in variables.items() if isinstance(each, Tensor)}
     if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict:
-        for name in found:  # before Python 3.13 a function's frame keeps them there to its end
+        for name in tensors:  # before Python 3.13 a function's frame keeps them there to its end
             del variables[name]
-    return found
+    return tensors
 
 
-def assigned(before: dict[str, Any], now: dict[str, Any], made: Recording) -> Any:
+def assigned(before: dict[str, Any], now: dict[str, Any], recorder: Recording) -> Any:
     """What a block assigned: nothing, a tensor or several; not what others were made from."""
-    found = {
+    assigned = {
         id(each): each
         for name, each in now.items()
-        if before.get(name) is not each and made.made(each.value.memory)
+        if before.get(name) is not each and recorder.made(each.value.memory)
     }
-    behind = _ancestors(found.values())
-    results = tuple([each.value for key, each in found.items() if key not in behind])
+    behind = _ancestors(assigned.values())
+    results = tuple([each.value for key, each in assigned.items() if key not in behind])
     return results[0] if len(results) == 1 else results or None
 
 
 def _ancestors(operands: Iterable[Any]) -> set[int]:
     """The identities of the nodes that some were made from."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     waiting = [
         parent for operand in operands if isinstance(operand, Node) for parent in operand.parents
     ]
     while waiting:
         node = waiting.pop()
-        if id(node) not in found:
-            found.add(id(node))
+        if id(node) not in numbers:
+            numbers.add(id(node))
             waiting += node.parents if isinstance(node, Node) else ()
-    return found
+    return numbers
 
 
 def mapped(result: Any, change: Callable[[Tensor], Any]) -> Any:

@@ -127,6 +127,6 @@ class Recording(StreamWrapper):
 def recording(device: Device, who: str) -> Iterator[Recording]:
     """Take down what this thread asks of a device; raises ReplayError inside another capture."""
     refuse_in_capture(who, "a capture inside a capture", "Leave the other one first")
-    made = Recording(device)
-    with use_stream(made), captured_by(made):
-        yield made
+    recorder = Recording(device)
+    with use_stream(recorder), captured_by(recorder):
+        yield recorder

@@ -66,20 +66,20 @@ class _Packed:
 
     def walk(self, axes: Sequence[Axis], bias: bool) -> list[Kernel]:
         """Pack the weights of a walk, and multiply."""
-        made = self.launcher
+        launcher = self.launcher
         positions = self.problem.batch * math.prod(axis.count for axis in axes)
         blocks = self.inner(axes) // _BLOCK + 1
-        packing = [*made.operands(1, *([2] if bias else [])),
-                   made.scratch(1, "packed", written=True),
-                   made.scratch(2, "offsets", "long", written=True)]  # fmt: skip
+        packing = [*launcher.operands(1, *([2] if bias else [])),
+                   launcher.scratch(1, "packed", written=True),
+                   launcher.scratch(2, "offsets", "long", written=True)]  # fmt: skip
         flags = {**self.flags, "bias": bias}
-        pack = made.kernel("pack", packing, self.panels * blocks, axes, flags)
-        reading = [self.padded.buffer, made.scratch(1, "packed"),
-                   made.scratch(2, "offsets", "long"), made.result()]  # fmt: skip
+        pack = launcher.kernel("pack", packing, self.panels * blocks, axes, flags)
+        reading = [self.padded.buffer, launcher.scratch(1, "packed"),
+                   launcher.scratch(2, "offsets", "long"), launcher.result()]  # fmt: skip
         items, slots = self.panels * -(-positions // _ITEM_ROWS), self.request.slots
         small = self.bytes(self.inner(axes)) <= _PANELS
         flags = {**self.flags, "panels_first": small}
-        return [pack, made.kernel("multiply", reading, items, axes, flags, slots=slots)]
+        return [pack, launcher.kernel("multiply", reading, items, axes, flags, slots=slots)]
 
 
 def gather(request: Request, problem: Problem) -> Kernels:
@@ -96,21 +96,21 @@ def gather(request: Request, problem: Problem) -> Kernels:
 def weights(request: Request, problem: Problem) -> Kernels:
     """The gradient of a convolution's weight, from its source and the upstream gradient."""
     packed, axes = _Packed(request, problem), problem.walks[0]
-    made, inner, panels = packed.launcher, packed.inner(axes), packed.panels
+    launcher, inner, panels = packed.launcher, packed.inner(axes), packed.panels
     volume = math.prod(axis.count for axis in axes)
     positions = problem.batch * volume
     parts = {"parts": _parts(request.device, panels, positions)}
-    columns = [*made.operands(1), made.scratch(1, "packed", written=True),
-               made.scratch(2, "offsets", "long", written=True),
-               made.scratch(3, "taps", "long", written=True)]  # fmt: skip
-    weigh = [packed.padded.buffer, made.scratch(1, "packed"), made.scratch(2, "offsets", "long"),
-             made.scratch(3, "taps", "long"), made.scratch(4, "sums", written=True)]  # fmt: skip
+    columns = [*launcher.operands(1), launcher.scratch(1, "packed", written=True),
+               launcher.scratch(2, "offsets", "long", written=True),
+               launcher.scratch(3, "taps", "long", written=True)]  # fmt: skip
+    weigh = [packed.padded.buffer, launcher.scratch(1, "packed"), launcher.scratch(2, "offsets", "long"),
+             launcher.scratch(3, "taps", "long"), launcher.scratch(4, "sums", written=True)]  # fmt: skip
     items = max(1, problem.batch) * panels * -(-volume // _BLOCK)
     launches = (
         *packed.padded.launches(),
-        made.kernel("columns", columns, items, axes, packed.flags),
-        made.kernel("weigh", weigh, panels * parts["parts"], axes, packed.flags, parts),
-        made.kernel("assemble", [made.scratch(4, "sums"), made.result()],
+        launcher.kernel("columns", columns, items, axes, packed.flags),
+        launcher.kernel("weigh", weigh, panels * parts["parts"], axes, packed.flags, parts),
+        launcher.kernel("assemble", [launcher.scratch(4, "sums"), launcher.result()],
                     panels * -(-inner // _BLOCK), axes, packed.flags, parts),
     )  # fmt: skip
     scratch = (packed.padded.bytes, packed.bytes(positions), positions * _LONG, inner * _LONG,

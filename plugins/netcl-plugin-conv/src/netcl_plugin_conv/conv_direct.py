@@ -33,26 +33,26 @@ def gather(request: Request, problem: Problem) -> Kernels:
 
 def _walk(request: Request, problem: Problem, padded: Padded, axes: Sequence[Axis]) -> Kernel:
     width = _width(padded, axes)
-    made = Launcher(request, problem, TEMPLATE, padded.sizes, width)
+    launcher = Launcher(request, problem, TEMPLATE, padded.sizes, width)
     bias = len(request.inputs) == 3
-    buffers = [padded.buffer, *made.operands(1, *([2] if bias else [])), made.result()]
+    buffers = [padded.buffer, *launcher.operands(1, *([2] if bias else [])), launcher.result()]
     planes = problem.batch * problem.groups * problem.outputs
     items = planes * axes[0].count
     flags = {"width": width, "rows": _ROWS, "bias": bias, "unit_step": axes[2].step == 1,
              "dense": axes[2].out_step == 1}  # fmt: skip
-    return made.kernel("direct", buffers, items, axes, flags, slots=request.slots)
+    return launcher.kernel("direct", buffers, items, axes, flags, slots=request.slots)
 
 
 def weights(request: Request, problem: Problem) -> Kernels:
     """The gradient of a convolution's weight, from its source and the upstream gradient."""
     padded, axes = Padded(request, problem), problem.walks[0]
     width = _width(padded, axes)
-    made = Launcher(request, problem, TEMPLATE, padded.sizes, width)
+    launcher = Launcher(request, problem, TEMPLATE, padded.sizes, width)
     widths = tuple(1 << bit for bit in reversed(range(width.bit_length())))
     flags = {"width": width, "widths": widths, "rows": _ROWS, "unit_step": axes[2].step == 1}
-    buffers = [padded.buffer, *made.operands(1), made.result()]
+    buffers = [padded.buffer, *launcher.operands(1), launcher.result()]
     items = math.prod(request.output.shape)
-    launch = made.kernel("direct_weigh", buffers, items, axes, flags)
+    launch = launcher.kernel("direct_weigh", buffers, items, axes, flags)
     return Kernels((*padded.launches(), launch), (padded.bytes,))
 
 

@@ -113,7 +113,7 @@ def _transposed_axes(
     """One per remainder r that occurs: taps t with `r + before - t * dilation` divisible."""
     common = math.gcd(stride, dilation)
     apart, back = stride // common, dilation // common
-    found = []
+    taps_of_phase = []
     for r in range(min(stride, out)):
         fits = [
             t for t in range(min(apart, kernel)) if not (r + padding[0] - t * dilation) % stride
@@ -121,14 +121,14 @@ def _transposed_axes(
         start = fits[0] if fits else 0
         taps = -(-(kernel - start) // apart) if fits else 0
         first = (r + padding[0] - start * dilation) // stride
-        found.append((r, start, taps, first, -(-(out - r) // stride)))
-    used = [each for each in found if each[2]]
+        taps_of_phase.append((r, start, taps, first, -(-(out - r) // stride)))
+    used = [each for each in taps_of_phase if each[2]]
     least = min((first - (taps - 1) * back for _, _, taps, first, _ in used), default=0)
     most = max((first + count - 1 for _, _, _, first, count in used), default=0)
     return [
         Axis(size, -least, most - least + 1, count, 1, taps, first - least, -back, kernel, start,
              apart, out, r, stride)
-        for r, start, taps, first, count in found
+        for r, start, taps, first, count in taps_of_phase
     ]  # fmt: skip
 
 

@@ -128,25 +128,25 @@ def gather(request: Request, problem: Problem) -> Kernels:
 
 
 def _walk(product: _Product) -> list[Kernel]:
-    made, request = product.launcher(TEMPLATE, 4), product.request
+    launcher, request = product.launcher(TEMPLATE, 4), product.request
     bias = [2] if len(request.inputs) == 3 else []
     padded = {"padded_rows": product.padded_rows, "padded_terms": product.padded_terms}
-    packed = ("scratch", 0, f"__global const {made.compute}4 *packed")
-    sums = made.scratch(1, "sums")
+    packed = ("scratch", 0, f"__global const {launcher.compute}4 *packed")
+    sums = launcher.scratch(1, "sums")
     launches = [_arranged(product, padded)] if product.extent else []
     if product.slices > 1:
-        buffers = [*made.operands(0), packed, made.scratch(1, "sums", written=True)]
+        buffers = [*launcher.operands(0), packed, launcher.scratch(1, "sums", written=True)]
         flags = {**product.flags, "even": product.width % 4 == 0}
         launches.append(
-            made.kernel("gather", buffers, product.items, product.axes, flags,
+            launcher.kernel("gather", buffers, product.items, product.axes, flags,
                         product.numbers | padded, local=product.tile.items)
         )  # fmt: skip
-        buffers = [sums, *made.operands(*bias), made.result()]
+        buffers = [sums, *launcher.operands(*bias), launcher.result()]
         return [*launches, product.finish("finish", buffers, bool(bias), request.slots)]
-    buffers = [*made.operands(0), packed, *made.operands(*bias), made.result()]
+    buffers = [*launcher.operands(0), packed, *launcher.operands(*bias), launcher.result()]
     flags = {**product.flags, "even": _adjoining(product.axes), "bias": bool(bias)}
     launches.append(
-        made.kernel("gather", buffers, product.items, product.axes, flags,
+        launcher.kernel("gather", buffers, product.items, product.axes, flags,
                     product.numbers | padded, request.slots, product.tile.items)
     )  # fmt: skip
     return launches
@@ -160,11 +160,11 @@ def _adjoining(axes: Sequence[Axis]) -> bool:
 
 def _arranged(product: _Product, padded: Mapping[str, int]) -> Kernel:
     """The launch that lays out the weights of a walk."""
-    made, problem = product.launcher(ARRANGE), product.problem
+    launcher, problem = product.launcher(ARRANGE), product.problem
     elements = problem.groups * (problem.channels + 1) * product.padded_rows
-    buffers = [*made.operands(1), made.scratch(0, "packed", written=True)]
+    buffers = [*launcher.operands(1), launcher.scratch(0, "packed", written=True)]
     flags = {"taps": product.taps, "whole": product.whole}
-    return made.kernel("arrange", buffers, -(-elements // LOCAL) * LOCAL, product.axes, flags,
+    return launcher.kernel("arrange", buffers, -(-elements // LOCAL) * LOCAL, product.axes, flags,
                        {**padded, "elements": elements}, local=LOCAL)  # fmt: skip
 
 
@@ -173,23 +173,25 @@ def weights(request: Request, problem: Problem) -> Kernels:
     (axes,) = problem.walks
     width, extent = _inner(problem, axes), _positions(problem, axes)
     product = _Product(request, problem, axes, width, extent)
-    made = product.launcher(TEMPLATE)
+    launcher = product.launcher(TEMPLATE)
     flags = {**product.flags, "even": width % 4 == 0}
     numbers = product.numbers | _steps(product.tile.bk, axes)
     whole = product.slices == 1
-    target = made.result() if whole else made.scratch(0, "sums", written=True)
-    weigh = made.kernel("weigh", [*made.operands(0, 1), target], product.items, axes, flags,
+    target = launcher.result() if whole else launcher.scratch(0, "sums", written=True)
+    weigh = launcher.kernel("weigh", [*launcher.operands(0, 1), target], product.items, axes, flags,
                         numbers, local=product.tile.items)  # fmt: skip
     if whole:
         return Kernels((weigh,))
-    total = product.finish("total", [made.scratch(0, "sums"), made.result()], False, NO_SLOTS)
+    total = product.finish(
+        "total", [launcher.scratch(0, "sums"), launcher.result()], False, NO_SLOTS
+    )
     return Kernels((weigh, total), (product.scratch[1],))
 
 
 def _steps(count: int, axes: Sequence[Axis]) -> dict[str, int]:
     """So many positions further: images, and elements of each dimension."""
-    found = {}
+    indices = {}
     for i in (2, 1, 0):
         each = max(1, axes[i].count)
-        found[f"ahead{i}"], count = count % each, count // each
-    return {**found, "ahead_images": count}
+        indices[f"ahead{i}"], count = count % each, count // each
+    return {**indices, "ahead_images": count}

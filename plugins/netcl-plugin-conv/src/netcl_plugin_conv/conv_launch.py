@@ -140,9 +140,9 @@ class Padded:
         if self.in_place or not self.planes:
             return []
         width = 64 // self.size
-        made = Launcher(self.request, self.problem, "conv/conv_pad.cl.j2", self.sizes, width)
-        buffers = [*made.operands(0), made.scratch(0, "padded", written=True)]
+        launcher = Launcher(self.request, self.problem, "conv/conv_pad.cl.j2", self.sizes, width)
+        buffers = [*launcher.operands(0), launcher.scratch(0, "padded", written=True)]
         layers, share = self.planes * self.sizes[0], -(-_COPIED // math.prod(self.sizes[1:]))
         numbers = {"layers": layers, "share": share}
         items = -(-layers // share)
-        return [made.kernel("pad", buffers, items, self.axes, {"width": width}, numbers)]
+        return [launcher.kernel("pad", buffers, items, self.axes, {"width": width}, numbers)]

@@ -46,13 +46,13 @@ def gather(request: Request, problem: Problem) -> Kernels:
     for axes in problem.walks:
         lines = axes[0].count * -(-axes[1].count // _ROWS) * axes[2].count
         elements = problem.batch * problem.groups * problem.outputs * lines
-        made = _launcher(request, problem, TEMPLATE, elements)
+        launcher = _launcher(request, problem, TEMPLATE, elements)
         flags = {"taps": tuple(max(1, axis.taps) for axis in axes), "rows": _ROWS,
                  "there": all(axis.taps for axis in axes), "bias": bool(bias)}  # fmt: skip
-        buffers = [*made.operands(0, 1, *bias), made.result()]
+        buffers = [*launcher.operands(0, 1, *bias), launcher.result()]
         items = max(1, -(-elements // LOCAL)) * LOCAL
         launches.append(
-            made.kernel("few", buffers, items, axes, flags, {"elements": elements}, request.slots,
+            launcher.kernel("few", buffers, items, axes, flags, {"elements": elements}, request.slots,
                         LOCAL)
         )  # fmt: skip
     return Kernels(tuple(launches))
@@ -69,10 +69,10 @@ def weights(request: Request, problem: Problem) -> Kernels:
     group = group_items(device, size)
     parts = max(1, min(_GROUPS * device.compute_units // pairs, extent // (_EACH * group)))
     share = -(-extent // parts)
-    made = _launcher(request, problem, TEMPLATE, parts * elements)
+    launcher = _launcher(request, problem, TEMPLATE, parts * elements)
     flags: dict[str, Any] = {"taps": tuple(axis.taps for axis in axes), "group": group}
-    sums = made.scratch(0, "sums", written=True)
-    weigh = made.kernel("few_weigh", [*made.operands(0, 1), sums], pairs * parts * group, axes,
+    sums = launcher.scratch(0, "sums", written=True)
+    weigh = launcher.kernel("few_weigh", [*launcher.operands(0, 1), sums], pairs * parts * group, axes,
                         flags, {"extent": extent, "share": share}, local=group)  # fmt: skip
     adds = _launcher(request, problem, SUMS, parts * elements)
     total = adds.kernel("total", [adds.scratch(0, "sums"), adds.result()],

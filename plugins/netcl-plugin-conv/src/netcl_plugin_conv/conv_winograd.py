@@ -55,19 +55,19 @@ def gather(request: Request, problem: Problem) -> Kernels:
     wide = (depth, *(_even(axis) for axis in axes))
     problem = replace(problem, walks=(wide,))
     padded = Padded(request, problem)
-    made = Launcher(request, problem, TEMPLATE, padded.sizes, 16)
+    launcher = Launcher(request, problem, TEMPLATE, padded.sizes, 16)
     flags = {"tile": _TILE, "flipped": wide[2].tap_step < 0,
              "bias": len(request.inputs) == 3}  # fmt: skip
     items = _ITEMS * request.device.compute_units
     numbers = {"items": items, **{f"low{i}": _low(axis) for i, axis in enumerate(wide)}}
-    packing = [*made.operands(1, *([2] if flags["bias"] else [])),
-               made.scratch(1, "packed", written=True)]  # fmt: skip
-    reading = [padded.buffer, made.scratch(1, "packed"),
-               made.scratch(2, "room", written=True), made.result()]  # fmt: skip
+    packing = [*launcher.operands(1, *([2] if flags["bias"] else [])),
+               launcher.scratch(1, "packed", written=True)]  # fmt: skip
+    reading = [padded.buffer, launcher.scratch(1, "packed"),
+               launcher.scratch(2, "room", written=True), launcher.result()]  # fmt: skip
     launches = (
         *padded.launches(),
-        made.kernel("winograd_pack", packing, _panels(problem) * problem.channels, wide, flags),
-        made.kernel("winograd", reading, items, wide, flags, numbers, request.slots),
+        launcher.kernel("winograd_pack", packing, _panels(problem) * problem.channels, wide, flags),
+        launcher.kernel("winograd", reading, items, wide, flags, numbers, request.slots),
     )
     room = items * 16 * _RUN * (problem.channels + _TILE) * 4
     return Kernels(launches, (padded.bytes, _bytes(problem), room))

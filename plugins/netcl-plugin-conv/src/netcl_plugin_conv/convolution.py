@@ -158,17 +158,17 @@ def _longer(padding: arguments.Padding, more: Sequence[int]) -> arguments.Paddin
 def _backward(dims: int, saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, weight, _ = saved.inputs
     attrs = saved.attrs
-    found: list[Any] = [None, None, _bias_gradient(saved, grad, dims)]
+    gradients: list[Any] = [None, None, _bias_gradient(saved, grad, dims)]
     patches = conv_patches.are_patches(weight.shape[2:], attrs)
     if saved.needs[0] and patches:
-        found[0] = conv_patches.input_of_patches(dims, grad, weight, x.shape[-dims:])
+        gradients[0] = conv_patches.input_of_patches(dims, grad, weight, x.shape[-dims:])
     elif saved.needs[0]:
-        found[0] = _input_gradient(dims, grad, weight, x.shape[-dims:], attrs)
+        gradients[0] = _input_gradient(dims, grad, weight, x.shape[-dims:], attrs)
     if saved.needs[1] and patches:
-        found[1] = conv_patches.weight_of_patches(dims, x, grad, weight.shape)
+        gradients[1] = conv_patches.weight_of_patches(dims, x, grad, weight.shape)
     elif saved.needs[1]:
-        found[1] = WEIGHTS[dims - 1](x, grad, weight.shape[2:], **attrs)
-    return found
+        gradients[1] = WEIGHTS[dims - 1](x, grad, weight.shape[2:], **attrs)
+    return gradients
 
 
 # -- the transposed convolution ------------------------------------------------------------
@@ -225,12 +225,12 @@ def _reference_transposed(dims: int, x: Any, weight: Any, bias: Any, **attrs: An
 def _backward_transposed(dims: int, saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, weight, _ = saved.inputs
     attrs = saved.attrs
-    found: list[Any] = [None, None, _bias_gradient(saved, grad, dims)]
+    gradients: list[Any] = [None, None, _bias_gradient(saved, grad, dims)]
     if saved.needs[0]:
-        found[0] = CONVOLUTIONS[dims - 1](grad, weight, None, **attrs)
+        gradients[0] = CONVOLUTIONS[dims - 1](grad, weight, None, **attrs)
     if saved.needs[1]:
-        found[1] = WEIGHTS[dims - 1](grad, x, weight.shape[2:], **attrs)
-    return found
+        gradients[1] = WEIGHTS[dims - 1](grad, x, weight.shape[2:], **attrs)
+    return gradients
 
 
 # -- the gradient of the weight --------------------------------------------------------------
@@ -263,12 +263,12 @@ def _reference_weights(dims: int, x: Any, grad: Any, kernel: Sequence[int], **at
 def _backward_weights(dims: int, saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, above = saved.inputs
     attrs = {name: value for name, value in saved.attrs.items() if name != "kernel"}
-    found: list[Any] = [None, None]
+    gradients: list[Any] = [None, None]
     if saved.needs[0]:
-        found[0] = _input_gradient(dims, above, grad, x.shape[-dims:], attrs)
+        gradients[0] = _input_gradient(dims, above, grad, x.shape[-dims:], attrs)
     if saved.needs[1]:
-        found[1] = CONVOLUTIONS[dims - 1](x, grad, None, **attrs)
-    return found
+        gradients[1] = CONVOLUTIONS[dims - 1](x, grad, None, **attrs)
+    return gradients
 
 
 # -- the operators ---------------------------------------------------------------------------
@@ -293,15 +293,15 @@ def problem_of_weights(request: Request) -> Problem:
 
 
 def _plan(problem: Any, compute: Any, request: Request) -> Kernels:
-    made: Kernels = compute(request, problem(request))
-    return made
+    kernels: Kernels = compute(request, problem(request))
+    return kernels
 
 
 def _reject(problem: Any, request: Request) -> str | None:
-    found = problem(request)
-    if conv_direct.suits(found):
+    route = problem(request)
+    if conv_direct.suits(route):
         return None
-    return f"{found.groups} groups of {found.outputs} output channels; it is for few in many groups"
+    return f"{route.groups} groups of {route.outputs} output channels; it is for few in many groups"
 
 
 def _reject_taps(problem: Any, request: Request) -> str | None:
@@ -315,12 +315,15 @@ def _reject_filtering(problem: Any, request: Request) -> str | None:
 def _gathering(name: str, dims: int, problem: Any) -> tuple[Implementation, ...]:
     """The forms of a convolution or a transposed one."""
     slots: dict[str, Any] = {"epilogue": True, "stretch": partial(positions_of, dims)}
-    found = _implementations(name, problem, "gather", **slots)
+    implementations = _implementations(name, problem, "gather", **slots)
     if dims != 2:
-        return found
+        return implementations
     small = Requirements(device_kinds=("cpu",), reject=partial(_reject_filtering, problem))
     plan = partial(_plan, problem, conv_winograd.gather)
-    return (*found, Implementation(name, "minimal filtering", plan, small, priority=1, **slots))
+    return (
+        *implementations,
+        Implementation(name, "minimal filtering", plan, small, priority=1, **slots),
+    )
 
 
 def _implementations(

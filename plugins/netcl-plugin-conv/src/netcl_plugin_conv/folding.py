@@ -72,13 +72,13 @@ def im2col(
     if x.ndim not in (3, 4) or 0 in x.shape[x.ndim - 3 :]:
         given, expected = f"input of shape {x.shape}", "(N, C, H, W) or (C, H, W), of some elements"
         raise ShapeError(message("unfold", given, expected))
-    found = _Windows("unfold", x.shape[-2:], kernel_size, dilation, padding, stride)
-    high, wide = found.padding
+    windows = _Windows("unfold", x.shape[-2:], kernel_size, dilation, padding, stride)
+    high, wide = windows.padding
     padded = ag.pad(x, (wide, wide, high, high)) if high or wide else x
-    lead, taps = x.shape[:-2], len(found.places)
-    planes = ag.reshape(padded, (*lead, math.prod(found.plane)))
-    columns = ag.index_select(planes, len(lead), found.index(x.device))
-    return ag.reshape(columns, (*lead[:-1], lead[-1] * taps, math.prod(found.counts)))
+    lead, taps = x.shape[:-2], len(windows.places)
+    planes = ag.reshape(padded, (*lead, math.prod(windows.plane)))
+    columns = ag.index_select(planes, len(lead), windows.index(x.device))
+    return ag.reshape(columns, (*lead[:-1], lead[-1] * taps, math.prod(windows.counts)))
 
 
 def fold(
@@ -99,17 +99,17 @@ def fold(
     """
     x = ag.as_operand(input)
     sizes = numbers("fold", "output_size", output_size, 2, 1)
-    found = _Windows("fold", sizes, kernel_size, dilation, padding, stride)
-    taps, windows = found.places.shape
+    shapes = _Windows("fold", sizes, kernel_size, dilation, padding, stride)
+    taps, windows = shapes.places.shape
     if x.ndim not in (2, 3) or x.shape[-2] % taps or x.shape[-1] != windows or not x.shape[-2]:
         expected = f"(N, C * {taps}, {windows}) or (C * {taps}, {windows})"
         raise ShapeError(message("fold", f"input of shape {x.shape}", expected))
     lead = (*x.shape[:-2], x.shape[-2] // taps)
     columns = ag.reshape(x, (*lead, taps * windows))
-    empty = Tensor.zeros((*lead, math.prod(found.plane)), x.dtype, x.device)
-    planes = ag.index_add(empty, len(lead), found.index(x.device), columns)
-    high, wide = found.padding
-    whole = ag.reshape(planes, (*lead, *found.plane))
+    empty = Tensor.zeros((*lead, math.prod(shapes.plane)), x.dtype, x.device)
+    planes = ag.index_add(empty, len(lead), shapes.index(x.device), columns)
+    high, wide = shapes.padding
+    whole = ag.reshape(planes, (*lead, *shapes.plane))
     inside = (slice(high, high + sizes[0]), slice(wide, wide + sizes[1]))
     return ag.getitem(whole, (..., *inside)) if high or wide else whole
 

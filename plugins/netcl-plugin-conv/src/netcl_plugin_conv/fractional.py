@@ -66,8 +66,8 @@ def _fractional(
     x = ag.as_operand(input)
     sizes = spatial(who, x, count)
     kernels = numbers(who, "kernel_size", kernel, count, 1)
-    made = _made(who, sizes, output_size, ratio)
-    for n, k, m in zip(sizes, kernels, made, strict=True):
+    lengths = _made(who, sizes, output_size, ratio)
+    for n, k, m in zip(sizes, kernels, lengths, strict=True):
         if k + m - 1 > n:
             given = f"{m} windows of {k} elements over {n}"
             raise ShapeError(message(who, given, f"at most {max(0, n - k + 1)} windows"))
@@ -76,7 +76,7 @@ def _fractional(
     drawn = _samples(who, x, (*planes, count), samples)
     order = (1, 0) if count == 2 else (0, 1, 2)  # PyTorch's: the first number of two is for W
     place: Any = None
-    for i, (n, k, m) in enumerate(zip(sizes, kernels, made, strict=True)):
+    for i, (n, k, m) in enumerate(zip(sizes, kernels, lengths, strict=True)):
         at = _starts(ag.select(drawn, -1, order[i]), n, k, m)  # (N, C, m)
         taps = Tensor.from_host(np.arange(k, dtype=np.int64), x.device)
         along = ag.add(ag.unsqueeze(at, -1), taps)  # (N, C, m, k)
@@ -84,17 +84,17 @@ def _fractional(
         shape[i], shape[count + i] = m, k
         along = ag.reshape(along, (*planes, *shape))
         place = along if place is None else ag.add(ag.mul(place, n), along)
-    rows, taps_of_all = math.prod(made), math.prod(kernels)
+    rows, taps_of_all = math.prod(lengths), math.prod(kernels)
     windows = ag.reshape(place, (*planes, rows * taps_of_all))
     flat = ag.reshape(x, (*planes, math.prod(sizes)))
     elements = ag.reshape(GATHER(flat, -1, windows), (*planes, rows, taps_of_all))
-    found = ag.max(elements, -1)
-    values = ag.reshape(found.values, (*lead, *made))
+    largest = ag.max(elements, -1)
+    values = ag.reshape(largest.values, (*lead, *lengths))
     if not return_indices:
         return values
-    chosen = ag.unsqueeze(found.indices, -1)
+    chosen = ag.unsqueeze(largest.indices, -1)
     wide = ag.reshape(windows, (*planes, rows, taps_of_all))
-    return values, ag.reshape(GATHER(wide, -1, chosen), (*lead, *made))
+    return values, ag.reshape(GATHER(wide, -1, chosen), (*lead, *lengths))
 
 
 def _made(who: str, sizes: Sequence[int], output_size: Any, ratio: Any) -> tuple[int, ...]:

@@ -191,8 +191,8 @@ def flat_places(places: Any, axes: Sequence[Axis]) -> Any:
     if not filled.all():
         places = ag.where(filled, places, 0)
     far = ag.index_select(Tensor.from_host(steps, places.device), 0, ag.reshape(places, (-1,)))
-    found = ag.add(ag.reshape(far, places.shape), base)
-    return found if filled.all() else ag.where(filled, found, -1)
+    places_in_input = ag.add(ag.reshape(far, places.shape), base)
+    return places_in_input if filled.all() else ag.where(filled, places_in_input, -1)
 
 
 # -- the ops ---------------------------------------------------------------------------------
@@ -220,8 +220,8 @@ def _taken(saved: Saved, grad: Any) -> Sequence[Any]:
     places, axes = saved.inputs[1], saved.attrs["axes"]
     lines = (-1, math.prod(axis.count for axis in axes))
     at = ag.reshape(flat_places(places, axes), lines)
-    found = ag.gather(ag.reshape(grad, (-1, _volume(axes))), 1, at)
-    return [ag.reshape(found, places.shape), None]
+    picked = ag.gather(ag.reshape(grad, (-1, _volume(axes))), 1, at)
+    return [ag.reshape(picked, places.shape), None]
 
 
 MAX_WINDOWS_BACKWARD: Final = Operator(

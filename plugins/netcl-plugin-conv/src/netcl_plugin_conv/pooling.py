@@ -27,10 +27,10 @@ def _tensor(x: Any) -> Any:
 
 
 def _largest(x: Any, axes: Sequence[Axis], return_indices: bool) -> Any:
-    found = MAX_WINDOWS(x, tuple(axes))
+    largest = MAX_WINDOWS(x, tuple(axes))
     if not return_indices:
-        return found.values
-    return found.values, flat_places(found.places, tuple(axes))
+        return largest.values
+    return largest.values, flat_places(largest.places, tuple(axes))
 
 
 def _max_pool(who: str, count: int, x: Any, return_indices: bool, *windows: Any) -> Any:

@@ -146,11 +146,11 @@ def _infer(x: Spec, table: Spec, ways: Ways, backwards: bool) -> Spec:
 
 
 def _reference(x: Any, table: Any, ways: Ways, backwards: bool) -> Any:
-    found = widened(x)
+    values = widened(x)
     for axis, way in enumerate(ways, start=x.ndim - len(ways)):
-        rows = table_of(way, found.dtype.name, backwards)
-        found = np.moveaxis(_along(np.moveaxis(found, axis, -1), rows), -1, axis)
-    return found
+        rows = table_of(way, values.dtype.name, backwards)
+        values = np.moveaxis(_along(np.moveaxis(values, axis, -1), rows), -1, axis)
+    return values
 
 
 def _along(x: Any, table: Table) -> Any:

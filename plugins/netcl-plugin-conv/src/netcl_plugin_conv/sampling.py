@@ -47,17 +47,17 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
         raise ShapeError(
             message("affine_grid", f"size={size!r}", "(N, C, H, W) or (N, C, D, H, W)")
         )
-    made = numbers("affine_grid", "size", tuple(size), count + 2, 1)
-    if x.shape != (made[0], count, count + 1):
-        expected = f"({made[0]}, {count}, {count + 1})"
+    counts = numbers("affine_grid", "size", tuple(size), count + 2, 1)
+    if x.shape != (counts[0], count, count + 1):
+        expected = f"({counts[0]}, {count}, {count + 1})"
         raise ShapeError(message("affine_grid", f"theta of shape {x.shape}", expected))
     real = DTYPES[x.dtype].wide
-    lines = [np.linspace(-1, 1, n) if n > 1 else np.zeros(1) for n in made[2:]]
+    lines = [np.linspace(-1, 1, n) if n > 1 else np.zeros(1) for n in counts[2:]]
     if not align_corners:
-        lines = [line * (n - 1) / n for line, n in zip(lines, made[2:], strict=True)]
-    places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(made[2:])], -1)
+        lines = [line * (n - 1) / n for line, n in zip(lines, counts[2:], strict=True)]
+    places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(counts[2:])], -1)
     base = Tensor.from_host(places.reshape(-1, count + 1).astype(real), x.device).astype(x.dtype)
-    return ag.reshape(ag.matmul(base, ag.transpose(x, 1, 2)), (made[0], *made[2:], count))
+    return ag.reshape(ag.matmul(base, ag.transpose(x, 1, 2)), (counts[0], *counts[2:], count))
 
 
 def grid_sample(
@@ -172,21 +172,21 @@ def _nearest(ats: Sequence[Any], sizes: Sequence[int], bounds: _Bounds) -> _Corn
 def _linear(ats: Sequence[Any], sizes: Sequence[int], bounds: _Bounds) -> _Corners:
     moved = [bounds.moved(at, n) for at, n in zip(ats, sizes, strict=True)]
     lows = [ag.floor(at).detach() for at in moved]
-    found = []
+    weighted = []
     for corner in itertools.product((0, 1), repeat=len(sizes)):
         places = [ag.add(low, float(up)) for low, up in zip(lows, corner, strict=True)]
         index, weight = bounds.element(places, sizes)
         for at, low, up in zip(moved, lows, corner, strict=True):
             share = ag.sub(at, low) if up else ag.sub(ag.add(low, 1.0), at)
             weight = ag.mul(weight, share)
-        found.append((index, weight))
-    return found
+        weighted.append((index, weight))
+    return weighted
 
 
 def _cubic(ats: Sequence[Any], sizes: Sequence[int], bounds: _Bounds) -> _Corners:
     lows = [ag.floor(at).detach() for at in ats]
     shares = [_shares(ag.sub(at, low)) for at, low in zip(ats, lows, strict=True)]
-    found = []
+    weighted = []
     for corner in itertools.product(range(4), repeat=len(sizes)):
         with ag.no_grad():
             places = [
@@ -196,8 +196,8 @@ def _cubic(ats: Sequence[Any], sizes: Sequence[int], bounds: _Bounds) -> _Corner
         index, weight = bounds.element(places, sizes)
         for share, k in zip(shares, corner, strict=True):
             weight = ag.mul(weight, share[k])
-        found.append((index, weight))
-    return found
+        weighted.append((index, weight))
+    return weighted
 
 
 def _shares(t: Any) -> list[Any]:

@@ -74,8 +74,8 @@ class Resampling:
 @lru_cache(maxsize=512)
 def table_of(way: Resampling, dtype: str, backwards: bool) -> Table:
     """The table of an axis with weights of a dtype, or the one of its gradient."""
-    found = _MODES[way.mode](way, np.dtype(dtype).type)
-    return _transposed(found, way.size) if backwards else found
+    table = _MODES[way.mode](way, np.dtype(dtype).type)
+    return _transposed(table, way.size) if backwards else table
 
 
 def _transposed(table: Table, size: int) -> Table:

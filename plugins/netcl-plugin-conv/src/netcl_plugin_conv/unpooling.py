@@ -82,12 +82,12 @@ def _max_unpool(
     if index.shape != x.shape:
         given = f"input of shape {x.shape} and indices of {index.shape}"
         raise ShapeError(message(who, given, "equal shapes"))
-    made = _sizes(who, sizes, kernel, stride, padding, output_size)
+    extents = _sizes(who, sizes, kernel, stride, padding, output_size)
     lead, places = x.shape[:-count], math.prod(sizes)
-    empty = Tensor.zeros((*lead, math.prod(made)), x.dtype, x.device)
+    empty = Tensor.zeros((*lead, math.prod(extents)), x.dtype, x.device)
     values = ag.reshape(x, (*lead, places))
-    found = ag.scatter(empty, -1, ag.reshape(index, (*lead, places)), values)
-    return ag.reshape(found, (*lead, *made))
+    result = ag.scatter(empty, -1, ag.reshape(index, (*lead, places)), values)
+    return ag.reshape(result, (*lead, *extents))
 
 
 def _sizes(
@@ -102,18 +102,18 @@ def _sizes(
         for n, s, k, p in zip(sizes, strides, kernels, paddings, strict=True)
     )
     if output_size is None:
-        made = least
+        extents = least
     else:
         given = output_size
         if isinstance(given, (tuple, list)) and len(given) == count + 2:
             given = given[2:]
-        made = numbers(who, "output_size", given, count, 0)
-    for n, smallest, step in zip(made, least, strides, strict=True):
+        extents = numbers(who, "output_size", given, count, 0)
+    for n, smallest, step in zip(extents, least, strides, strict=True):
         if not smallest - step < n < smallest + step or n < 0:
             expected = f"{smallest - step + 1} to {smallest + step - 1} on an axis"
-            raise ShapeError(message(who, f"a result of size {made}", expected))
-    countable(who, made)
-    return made
+            raise ShapeError(message(who, f"a result of size {extents}", expected))
+    countable(who, extents)
+    return extents
 
 
 OPERATORS = tuple(

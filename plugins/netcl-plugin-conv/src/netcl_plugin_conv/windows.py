@@ -67,18 +67,18 @@ def padded(axes: Sequence[Axis]) -> Axes:
 def whole(given: Any, least: int) -> int | None:
     """An int of at least `least` and of a size that kernels can count; None if it is none."""
     try:
-        found = operator.index(given)
+        number = operator.index(given)
     except TypeError:
         return None
-    return found if least <= found < MOST else None
+    return number if least <= number < MOST else None
 
 
 def numbers(who: str, name: str, given: Any, count: int, least: int) -> tuple[int, ...]:
     """An int per axis from one int or several; raises AttributeValueError if it is none."""
     several = list(given) if isinstance(given, (tuple, list)) else [given]
-    found = [whole(each, least) for each in several]
-    kept = [each for each in found * (count if len(found) == 1 else 1) if each is not None]
-    if len(kept) != count or None in found:
+    values = [whole(each, least) for each in several]
+    kept = [each for each in values * (count if len(values) == 1 else 1) if each is not None]
+    if len(kept) != count or None in values:
         expected = f"an int of at least {least}, or {count} of them"
         raise AttributeValueError(message(who, f"{name}={given!r}", expected))
     return tuple(kept)
@@ -119,13 +119,13 @@ def strided(
     strides = kernels if same else numbers(who, "stride", stride, count, 1)
     paddings = numbers(who, "padding", padding, count, 0)
     dilations = numbers(who, "dilation", dilation, count, 1)
-    found = []
+    axes = []
     for size, k, s, p, d in zip(sizes, kernels, strides, paddings, dilations, strict=True):
         if 2 * p > (k - 1) * d + 1:
             expected = "at most half of the kernel, dilation included"
             raise AttributeValueError(message(who, f"padding={p} with kernel_size={k}", expected))
-        found.append(Axis(size, _windows(who, size, k, s, p, d, ceil_mode), k, s, p, d))
-    return found
+        axes.append(Axis(size, _windows(who, size, k, s, p, d, ceil_mode), k, s, p, d))
+    return axes
 
 
 def _windows(
@@ -154,13 +154,13 @@ def adaptive(who: str, sizes: Sequence[int], output_size: Any) -> list[Axis]:
     wanted = [size if each is None else each for size, each in zip(sizes, given, strict=True)]
     counts = numbers(who, "output_size", wanted, len(sizes), 1)
     countable(who, counts)
-    found = []
+    axes = []
     for size, count in zip(sizes, counts, strict=True):
         if not size:
             raise ShapeError(message(who, "an axis without elements", "at least one"))
         if size % count:
             start, end = Axis(size, count, 1, adaptive=True).places()
-            found.append(Axis(size, count, int((end - start).max()), adaptive=True))
+            axes.append(Axis(size, count, int((end - start).max()), adaptive=True))
         else:
-            found.append(Axis(size, count, size // count, size // count))
-    return found
+            axes.append(Axis(size, count, size // count, size // count))
+    return axes

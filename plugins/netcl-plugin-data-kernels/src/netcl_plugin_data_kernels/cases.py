@@ -31,7 +31,7 @@ def _case(row: Mapping[str, Any], definition: Mapping[str, Any], table: Table) -
     inputs = table.texts("inputs")
     structured = row["kind"] == "operator"
     attrs = dict(table.items("attrs"))
-    made = Case(
+    case = Case(
         row["name"],
         [Expression(text, table.who, _SAMPLERS)({}) for text in inputs],
         attrs=attrs,
@@ -46,4 +46,4 @@ def _case(row: Mapping[str, Any], definition: Mapping[str, Any], table: Table) -
         xfail=dict(table.items("xfail")),
     )
     table.done()
-    return made
+    return case

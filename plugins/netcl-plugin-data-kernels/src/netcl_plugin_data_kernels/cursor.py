@@ -50,10 +50,10 @@ class Cursor:
 
     def given(self, text: str) -> bool:
         """Take a text if it stands there."""
-        found = self.text == text
-        if found:
+        matches = self.text == text
+        if matches:
             self.take()
-        return found
+        return matches
 
     def say(self, text: str) -> None:
         """Write something of our own after what was read so far."""

@@ -146,11 +146,11 @@ class Expression:
 
     def _compare(self, node: ast.Compare, names: Mapping[str, Any]) -> Any:
         values = [self._value(each, names) for each in (node.left, *node.comparators)]
-        found: Any = True
+        holds: Any = True
         for i, each in enumerate(node.ops):
             one = _OPERATORS[type(each)](values[i], values[i + 1])
-            found = one if i == 0 else found and one
-        return found
+            holds = one if i == 0 else holds and one
+        return holds
 
     def _boolop(self, node: ast.BoolOp, names: Mapping[str, Any]) -> Any:
         ends_at = isinstance(node.op, ast.Or)

@@ -80,11 +80,11 @@ class DeclaredPlugin:
 
     def _template(self, row: Mapping[str, Any]) -> str:
         """The template of a row, by the prefix that the plugin has in this process."""
-        found = row.get("templates")
-        if not isinstance(found, list) or len(found) != 1 or "/" not in str(found[0]):
+        names = row.get("templates")
+        if not isinstance(names, list) or len(names) != 1 or "/" not in str(names[0]):
             expected = "one, such as 'mine/mine.cl.j2'"
-            raise wrong(str(row.get("name")), f"the templates {found!r}", expected)
-        return f"{self._prefix}/{str(found[0]).partition('/')[2]}"
+            raise wrong(str(row.get("name")), f"the templates {names!r}", expected)
+        return f"{self._prefix}/{str(names[0]).partition('/')[2]}"
 
 
 def _reference(record: AutogradPrimitive, text: str) -> Callable[..., Any]:

@@ -92,7 +92,7 @@ def operator_of(name: str, table: Table, dtypes: Sequence[str], template: str) -
     ]
     if len(reference) != len(signature.outputs):
         raise wrong(name, f"{len(reference)} references", f"{len(signature.outputs)}, as results")
-    made = Operator(
+    operator = Operator(
         name,
         bind=signature.bind(),
         infer=_infer(signature, table, dtypes),
@@ -106,7 +106,7 @@ def operator_of(name: str, table: Table, dtypes: Sequence[str], template: str) -
         doc=table.take("doc", str, ""),
     )
     table.done()
-    return made
+    return operator
 
 
 def _referred(
@@ -116,8 +116,8 @@ def _referred(
     attrs: Mapping[str, Any],
 ) -> Any:
     names = signature.names([widened(each) for each in arrays], attrs)
-    found = tuple([each(names) for each in reference])
-    return found if signature.results else found[0]
+    results = tuple([each(names) for each in reference])
+    return results if signature.results else results[0]
 
 
 # -- the shape rule ----------------------------------------------------------------------
@@ -147,8 +147,8 @@ def _infer(
             if not holds(names):
                 raise ShapeError(message(op, given, otherwise))
         pairs = zip(shapes, kinds, strict=True)
-        found = tuple([Spec(_shape(shape, names), kind(names)) for shape, kind in pairs])
-        return found if signature.results else found[0]
+        results = tuple([Spec(_shape(shape, names), kind(names)) for shape, kind in pairs])
+        return results if signature.results else results[0]
 
     return infer
 
@@ -316,7 +316,7 @@ def _implementation(signature: _Signature, table: Table, template: str) -> Imple
 
 
 def _launch(
-    signature: _Signature, table: Table, made: Callable[[Any, str], Expression], scratch: int
+    signature: _Signature, table: Table, parse: Callable[[Any, str], Expression], scratch: int
 ) -> _Launch:
     buffers = {name: ("in", i) for i, name in enumerate(signature.inputs)}
     buffers |= {name: ("out", i) for i, name in enumerate(signature.outputs)}
@@ -325,7 +325,7 @@ def _launch(
     for each in table.take("args", list):
         if isinstance(each, dict) and len(each) == 1:
             ((kind, text),) = each.items()
-            args.append((kind, made(text, f"args: {kind}")))
+            args.append((kind, parse(text, f"args: {kind}")))
         elif isinstance(each, str) and each in buffers:
             args.append(buffers[each])
         else:
@@ -334,9 +334,9 @@ def _launch(
     launch = _Launch(
         table.take("entry", str),
         args,
-        [made(text, "items") for text in table.texts("items")],
-        [made(text, "group") for text in table.texts("group", ())],
-        {name: made(text, f"variables: {name}") for name, text in table.items("variables")},
+        [parse(text, "items") for text in table.texts("items")],
+        [parse(text, "group") for text in table.texts("group", ())],
+        {name: parse(text, f"variables: {name}") for name, text in table.items("variables")},
     )
     table.done()
     return launch

@@ -85,7 +85,7 @@ class Attribute:
         who = f"{op}: attributes: {name}"
         table = Table(given if isinstance(given, dict) else {"default": given}, who)
         default = table.take("default", object)
-        made = cls(
+        attribute = cls(
             op,
             name,
             tuple(default) if isinstance(default, list) else default,
@@ -95,10 +95,10 @@ class Attribute:
         )
         table.done()
         try:
-            made.checked(made.default)
+            attribute.checked(attribute.default)
         except AttributeValueError as error:
             raise wrong(who, f"the default {default!r}", str(error)) from None
-        return made
+        return attribute
 
     def checked(self, value: Any) -> Any:
         """A value that was given, as it goes on; raises AttributeValueError for a wrong one."""

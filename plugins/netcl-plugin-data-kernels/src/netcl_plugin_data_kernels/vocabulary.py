@@ -135,7 +135,7 @@ def tokens(source: str) -> list[Token]:
     hidden = _ANYWHERE.search(source)
     if hidden is not None:
         raise Refused(hidden.start(), hidden.group(), "ASCII without `\\` and `??`")
-    found: list[Token] = []
+    tokens: list[Token] = []
     at = 0
     while at < len(source):
         match = _TOKEN.match(source, at)
@@ -145,7 +145,7 @@ def tokens(source: str) -> list[Token]:
         if kind == "pragma" and not _PRAGMA.fullmatch(text):
             raise Refused(at, text, "no directive but `#pragma unroll` or `OPENCL ...`")
         if kind != "space":
-            found.append(Token(kind, text, at))
+            tokens.append(Token(kind, text, at))
         at = match.end()
-    found.append(Token("end", "the end", at))
-    return found
+    tokens.append(Token("end", "the end", at))
+    return tokens

@@ -27,9 +27,9 @@ def in_order(device: Device) -> None:
     assert [batch[0].shape[0] for batch in batches] == [20, 20, 20, 20, 20, 3]
     for column, array in enumerate(data.arrays):
         assert all(batch[column].device is device for batch in batches)
-        found = np.concatenate([batch[column].to_host() for batch in batches])
-        assert found.dtype == array.dtype
-        np.testing.assert_array_equal(found, array)
+        column_values = np.concatenate([batch[column].to_host() for batch in batches])
+        assert column_values.dtype == array.dtype
+        np.testing.assert_array_equal(column_values, array)
 
 
 def shuffled(device: Device) -> None:

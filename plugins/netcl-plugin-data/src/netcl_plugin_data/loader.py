@@ -238,8 +238,8 @@ class DataLoader:
         """What orders are drawn by, the loader's own first."""
         inner = getattr(self.batch_sampler, "sampler", None)
         own = [getattr(x, "generator", None) for x in (self.sampler, self.batch_sampler, inner)]
-        found = [chosen_generator(_WHO, self.generator, None), *own]
-        return list({id(g): g for g in found if isinstance(g, np.random.Generator)}.values())
+        generators = [chosen_generator(_WHO, self.generator, None), *own]
+        return list({id(g): g for g in generators if isinstance(g, np.random.Generator)}.values())
 
     def _tasks(self, fetching: Fetching) -> Iterator[Any]:
         """What each batch is made of."""
@@ -255,10 +255,10 @@ class DataLoader:
             tasks = self._tasks(fetching)
             turn = Pass(workers, tasks, seed, self.prefetch_factor, self.timeout)
             kept: list[Any] = []
-            while (made := turn.next(wait_for_it=not kept)) is not DONE:
-                if made is not WAITING:
-                    kept.append(to_device(made, device))
-                if made is WAITING or len(kept) > 1:
+            while (batch := turn.next(wait_for_it=not kept)) is not DONE:
+                if batch is not WAITING:
+                    kept.append(to_device(batch, device))
+                if batch is WAITING or len(kept) > 1:
                     yield kept.pop(0)
             yield from kept
         except BaseException as error:

@@ -119,9 +119,9 @@ class Fetching:
         if not self.batched:
             return self._converted(self.dataset[indices])
         if self.collate_fn is None:
-            found = collated(self.dataset, indices)
-            if found is not None:
-                return found
+            batch = collated(self.dataset, indices)
+            if batch is not None:
+                return batch
         several = getattr(self.dataset, "__getitems__", None)
         return self._collated(
             several(list(indices)) if several else [self.dataset[index] for index in indices]
@@ -195,8 +195,8 @@ def _serve(connection: Connection, tasks: SimpleQueue[Any], number: int, count: 
                 worker_init_fn = None
                 batches = fetching.one_after_the_other() if fetching.iterable else None
                 continue
-            made = fetching.of(wanted) if batches is None else next(batches, END)
-            parts = [(turn, task, END, None)] if made is END else _packed(turn, task, made)
+            batch = fetching.of(wanted) if batches is None else next(batches, END)
+            parts = [(turn, task, END, None)] if batch is END else _packed(turn, task, batch)
         except Exception as error:  # whatever the user's code raises goes to the parent
             parts = [(turn, task, ERROR, _told(error))]
         _tell(connection, *parts)

@@ -89,21 +89,21 @@ class Workers:
     def receive(self, seconds: float | None) -> list[tuple[int, int, Any, str, Any]]:
         """Messages of workers, each with its number; none after some time (None: any)."""
         alive = [c for k, c in enumerate(self.connections) if k not in self.gone]
-        found = []
+        batches = []
         for connection in wait(alive, seconds):
             number = self.connections.index(connection)  # type: ignore[arg-type]
             try:
-                found.append((number, *self._one(connection)))  # type: ignore[arg-type]
+                batches.append((number, *self._one(connection)))  # type: ignore[arg-type]
             except (EOFError, OSError):
                 self.gone.add(number)
-        return found
+        return batches
 
     def _one(self, connection: Connection) -> tuple[int, Any, str, Any]:
-        turn, task, kind, made = connection.recv()
+        turn, task, kind, content = connection.recv()
         if kind == BATCH:
-            packed, count = made
-            made = packed, [connection.recv_bytes() for _ in range(count)]
-        return turn, task, kind, made
+            packed, count = content
+            content = packed, [connection.recv_bytes() for _ in range(count)]
+        return turn, task, kind, content
 
     def look(self) -> None:
         """Note the workers that have ended."""
@@ -192,7 +192,7 @@ class Pass:
                 self._take_in(0.0)
             if wait_for_it:
                 self._wait(number)
-            kind, made = self._made.get(self._taken, (ERROR, None))
+            kind, content = self._made.get(self._taken, (ERROR, None))
             if kind == ERROR and not wait_for_it:
                 return WAITING
             del self._made[self._taken], self._owners[self._taken]
@@ -203,8 +203,8 @@ class Pass:
                 continue
             self._ask()
             if kind == ERROR:
-                _raise(number, *made)
-            packed, buffers = made
+                _raise(number, *content)
+            packed, buffers = content
             return pickle.loads(packed, buffers=buffers)
         return DONE
 
@@ -230,11 +230,11 @@ class Pass:
     def _take_in(self, seconds: float) -> None:
         """Take in what the workers tell; after some time without see whether they live."""
         messages = self._workers.receive(seconds)
-        for number, turn, task, kind, made in messages:
+        for number, turn, task, kind, content in messages:
             if task is None:
-                self._workers.failed[number] = made
+                self._workers.failed[number] = content
             elif turn == self._turn:
-                self._made[task] = kind, made
+                self._made[task] = kind, content
         if not messages and seconds:
             self._workers.look()
 

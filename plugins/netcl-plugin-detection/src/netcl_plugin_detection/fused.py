@@ -90,14 +90,14 @@ def _planned(
 
 def patterns() -> Sequence[TrainingPattern]:
     """Both losses added up, of which either may be times a number."""
-    found = []
+    records = []
     for heat, reg in itertools.product((False, True), repeat=2):
         bce = MatchedOp("mul", (_BCE, Captured("heat_scale"))) if heat else _BCE
         smooth_l1 = MatchedOp("mul", (_SMOOTH_L1, Captured("reg_scale"))) if reg else _SMOOTH_L1
         scaled = [word for word, is_scaled in (("heat", heat), ("reg", reg)) if is_scaled]
         name = "_".join([PATTERN, *scaled])
         text = f"weighted_bce + weighted_smooth_l1, sums{' with scales' if scaled else ''}"
-        found.append(
+        records.append(
             TrainingPattern(
                 name,
                 MatchedOp("add", (bce, smooth_l1)),
@@ -108,4 +108,4 @@ def patterns() -> Sequence[TrainingPattern]:
                 doc=f"{text}: one pass over the operands, which leaves the gradient of pred.",
             )
         )
-    return found
+    return records

@@ -124,8 +124,8 @@ def _by_ops(saved: Saved, grad: Tensor) -> Sequence[Any]:
     with ag.enable_grad():
         losses = element(LOSS)(*leaves, **saved.attrs)
     wanted = [leaf for leaf in leaves if leaf.requires_grad]
-    found = iter(ag.grad(losses, wanted, ag.expand(grad, losses.shape), allow_unused=True))
-    return [next(found) if need else None for need in saved.needs]
+    gradients = iter(ag.grad(losses, wanted, ag.expand(grad, losses.shape), allow_unused=True))
+    return [next(gradients) if need else None for need in saved.needs]
 
 
 @cache

@@ -86,11 +86,11 @@ def largest(dtype: str) -> float:
 
 def _whole_numbers(who: str, *given: Any) -> list[Any]:
     """Operands of integer dtypes; raises DtypeError for others."""
-    found = ag.as_operands(*given)
-    wrong = [x.dtype for x in found if DTYPES[x.dtype].floating or x.dtype == "bool"]
+    operands = ag.as_operands(*given)
+    wrong = [x.dtype for x in operands if DTYPES[x.dtype].floating or x.dtype == "bool"]
     if wrong:
         raise DtypeError(message(who, f"a {wrong[0]} tensor", "integers"))
-    return found
+    return operands
 
 
 def bitwise_left_shift(input: Any, other: Any) -> Any:
@@ -125,11 +125,11 @@ def _bits(x: Any) -> int:
 
 def _power_of_two(by: Any) -> Any:
     """2^by in the dtype of `by`, exactly."""
-    found = ag.full_like(by, 1)
+    power = ag.full_like(by, 1)
     for step in (1, 2, 4, 8, 16, 32):
         if step < _bits(by) - 1:
-            found = ag.where(ag.eq(ag.bitwise_and(by, step), step), ag.mul(found, 1 << step), found)
-    return found
+            power = ag.where(ag.eq(ag.bitwise_and(by, step), step), ag.mul(power, 1 << step), power)
+    return power
 
 
 #: No two int64 numbers take more steps: the worst are neighbours of Fibonacci's (Lamé 1844).
@@ -201,9 +201,9 @@ def frexp(input: Any) -> Any:
         size = ag.abs(ag.where(small, ag.mul(wide, 2.0**100), wide))
         number = ag.logical_and(ag.gt(size, 0), ag.isfinite(size))
         power = ag.add(ag.floor(ag.log2(ag.where(number, size, 0.5))), 1)
-        found = ldexp(size, ag.neg(power))
+        fraction = ldexp(size, ag.neg(power))
         # The logarithm is rounded, so that it may be one off.
-        power = ag.add(power, ag.sub(ag.ge(found, 1), ag.lt(found, 0.5).astype("int64")))
+        power = ag.add(power, ag.sub(ag.ge(fraction, 1), ag.lt(fraction, 0.5).astype("int64")))
         power = ag.where(number, ag.sub(power, ag.mul(small, 100.0)), 0.0)
     mantissa = ag.where(number, ldexp(wide if wide is x else x.astype(wide.dtype), ag.neg(power)),
                         x.astype(wide.dtype))  # fmt: skip
@@ -322,10 +322,10 @@ def mvlgamma(input: Any, p: int) -> Any:
         raise AttributeValueError(message("mvlgamma", f"p={p!r}", "an int from 1 to 1000"))
     x = ag.as_operand(input)
     x = x if DTYPES[x.dtype].floating else x.astype("float32")
-    found = ag.lgamma(x)
+    total = ag.lgamma(x)
     for j in range(1, p):
-        found = ag.add(found, ag.lgamma(ag.sub(x, j / 2)))
-    return ag.add(found, p * (p - 1) / 4 * math.log(math.pi))
+        total = ag.add(total, ag.lgamma(ag.sub(x, j / 2)))
+    return ag.add(total, p * (p - 1) / 4 * math.log(math.pi))
 
 
 def operators() -> tuple[Operator, ...]:

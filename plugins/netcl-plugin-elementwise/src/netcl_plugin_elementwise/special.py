@@ -81,11 +81,11 @@ def _polynomial(name: str, first: Any, following: Any, shifted: bool, doc: str, 
         if most > _MOST:
             raise AttributeValueError(message(name, f"a degree of {most}", f"at most {_MOST}"))
         before, now = ag.full_like(x, 1.0), first(x)
-        found = ag.where(ag.eq(degree, 0), before, 0.0)
+        value = ag.where(ag.eq(degree, 0), before, 0.0)
         for k in range(1, most + 1):
-            found = ag.where(ag.eq(degree, k), now, found)
+            value = ag.where(ag.eq(degree, k), now, value)
             before, now = now, following(k, x, now, before)
-        return found
+        return value
 
     polynomial.__name__ = name
     polynomial.__doc__ = (

@@ -43,8 +43,8 @@ def attention(
 
 def additive(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
     """Numbers to add, some of which leave next to nothing of a weight."""
-    found = random.standard_normal(shape)
-    return np.where(random.uniform(size=shape) < 0.2, -20.0, found)
+    noise = random.standard_normal(shape)
+    return np.where(random.uniform(size=shape) < 0.2, -20.0, noise)
 
 
 ATTENTION: Final[Sequence[Case]] = [

@@ -81,7 +81,7 @@ def plan_gradients_on_cpus(request: Request) -> Kernels:
                         width, context)  # fmt: skip
     if direct:
         return job.laid_out(Kernels((kernel,), tuple(scratch)))
-    found = Kernels((kernel,), (*scratch, parts.size * wide.itemsize))
+    kernels = Kernels((kernel,), (*scratch, parts.size * wide.itemsize))
     total = reduction_kernels(SUM, device, parts, (0,), query.dtype)
-    whole = found.then(total, {("in", 0): ("scratch", 2), ("out", 0): ("out", 0)})
+    whole = kernels.then(total, {("in", 0): ("scratch", 2), ("out", 0): ("out", 0)})
     return job.laid_out(whole)

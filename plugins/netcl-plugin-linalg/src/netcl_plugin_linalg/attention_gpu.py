@@ -112,12 +112,12 @@ def plan_gradients_on_gpus(request: Request) -> Kernels:
                "pitched": job.pitched}  # fmt: skip
     args = (out, grad, ("scratch", 0), ("ulong", rows), *job.paired_rows)
     ahead = Kernel(AHEAD, "attention_ahead", args, (rows,), None, context)
-    found = [*given, logsums, grad, ("scratch", 0)]
+    operands = [*given, logsums, grad, ("scratch", 0)]
     launches = [
         ahead,
-        _kernel(job, "attention_query_gradient", [*found, ("out", 0)], shape.queries),
+        _kernel(job, "attention_query_gradient", [*operands, ("out", 0)], shape.queries),
     ]
     if shape.keys:
         outs = [("out", 1), ("out", 2)]
-        launches.append(_kernel(job, "attention_key_gradients", [*found, *outs], shape.keys))
+        launches.append(_kernel(job, "attention_key_gradients", [*operands, *outs], shape.keys))
     return job.laid_out(Kernels(tuple(launches), (rows * DTYPES[dtype.wide].itemsize,)))

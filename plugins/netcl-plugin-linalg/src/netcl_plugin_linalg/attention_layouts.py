@@ -26,11 +26,11 @@ def reader(aligned: bool) -> Callable[[Request], Sequence[bool]]:
 
     def reads(request: Request) -> Sequence[bool]:
         layouts = request.layouts
-        found = [_has_rows(each, aligned) if i < 3 else False for i, each in enumerate(layouts)]
+        flags = [_has_rows(each, aligned) if i < 3 else False for i, each in enumerate(layouts)]
         if len(request.outputs) == 3:
             for i in (OUT, GRAD):
-                found[i] = heads_of(layouts[i]) is not None
-        return found
+                flags[i] = heads_of(layouts[i]) is not None
+        return flags
 
     return reads
 

@@ -47,7 +47,7 @@ class AttentionShape:
 
         0 where an operand is broadcast; neighbours that all operands pass alike are one.
         """
-        found: list[tuple[int, ...]] = []
+        strides_of: list[tuple[int, ...]] = []
         steps = [
             _steps(lead, own, self.grouped)
             for lead, own in zip(self.leads, self.steps, strict=True)
@@ -55,11 +55,13 @@ class AttentionShape:
         for size, *each in zip(self.grouped, *steps, strict=True):
             if size == 1:
                 continue
-            if found and all(a == b * size for a, b in zip(found[-1][1:], each, strict=True)):
-                found[-1] = (found[-1][0] * size, *each)
+            if strides_of and all(
+                a == b * size for a, b in zip(strides_of[-1][1:], each, strict=True)
+            ):
+                strides_of[-1] = (strides_of[-1][0] * size, *each)
             else:
-                found.append((size, *each))
-        return found
+                strides_of.append((size, *each))
+        return strides_of
 
 
 def attention_shape(

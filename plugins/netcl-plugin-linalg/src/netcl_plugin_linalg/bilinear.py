@@ -38,8 +38,8 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
         raise ShapeError(message("bilinear", f"bias of shape {tuple(bias.shape)}", f"({out},)"))
     turned = ag.reshape(ag.permute(form, (1, 0, 2)), (one, out * two))
     half = ag.reshape(ag.matmul(first, turned), (*first.shape[:-1], out, two))
-    found = ag.squeeze(ag.matmul(half, ag.unsqueeze(second, -1)), -1)
-    return found if bias is None else ag.add(found, bias)
+    product = ag.squeeze(ag.matmul(half, ag.unsqueeze(second, -1)), -1)
+    return product if bias is None else ag.add(product, bias)
 
 
 OPERATORS = (composite(bilinear, ("input1", "input2", "weight", "bias")),)

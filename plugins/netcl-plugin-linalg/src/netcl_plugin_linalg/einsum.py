@@ -136,12 +136,12 @@ def _without_ones(pairs: Sequence[Labelled]) -> list[Labelled]:
                 given = f"{label!r} for sizes {known} and {size}"
                 raise ShapeError(message("einsum", given, "equal sizes, or 1"))
             sizes[label] = size if known == 1 else known
-    found = []
+    terms = []
     for x, labels in pairs:
         kept = [i for i, label in enumerate(labels) if x.shape[i] == sizes[label]]
         x = x if len(kept) == x.ndim else ag.reshape(x, [x.shape[i] for i in kept])
-        found.append((x, tuple([labels[i] for i in kept])))
-    return found
+        terms.append((x, tuple([labels[i] for i in kept])))
+    return terms
 
 
 def _summed(pair: Labelled, kept: set[Label]) -> Labelled:
@@ -168,14 +168,14 @@ def _product(first: Labelled, second: Labelled, kept: set[Label]) -> Labelled:
         order = (*batch, *rows, *columns, *inner)
         places = tuple(range(len(order) - len(inner), len(order)))
         x, y = (_aligned(each, order) for each in (first, second))
-        made = sum_of_products(x, y, places) if inner else ag.mul(x, y)
-        return made, order[: len(order) - len(inner)]
+        product = sum_of_products(x, y, places) if inner else ag.mul(x, y)
+        return product, order[: len(order) - len(inner)]
     sizes = dict(zip((*a, *b), (*x.shape, *y.shape), strict=True))
     x, turned_x = _as_matrices(first, batch, rows, inner, sizes)
     y, turned_y = _as_matrices(second, batch, inner, columns, sizes)
     labels = (*batch, *rows, *columns)
-    made = ag.matmul(x, y, turned_x, turned_y)
-    return _shaped(made, [sizes[label] for label in labels]), labels
+    product = ag.matmul(x, y, turned_x, turned_y)
+    return _shaped(product, [sizes[label] for label in labels]), labels
 
 
 def _shaped(x: Any, shape: Sequence[int]) -> Any:

@@ -176,8 +176,8 @@ def pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None
         u, s, vh = svd(x, False)
         kept = _kept(s, x.shape[-2:], atol, rcond if rtol is None else rtol)
         scale = ag.where(kept, ag.div(1.0, ag.where(kept, s, 1.0)), 0.0)
-        found = ag.matmul(ag.mul(mt(vh), ag.unsqueeze(scale, -2)), mt(u))
-    return host.PINV(x, found)
+        inverse = ag.matmul(ag.mul(mt(vh), ag.unsqueeze(scale, -2)), mt(u))
+    return host.PINV(x, inverse)
 
 
 def _symmetric(x: Any) -> Any:

@@ -172,8 +172,8 @@ def _half(who: str, input: Any, s: Any, dim: Any, norm: str | None, inverse: boo
     x = _sized(who, x, places, s)
     scale = _factor(who, norm, inverse, math.prod(x.shape[place] for place in places))
     last = places[-1]
-    found = RFFT(x, dim=last, size=x.shape[last], inverse=inverse, scale=scale)
-    return FFT(found, dims=places[:-1], inverse=inverse, scale=1.0) if places[:-1] else found
+    half = RFFT(x, dim=last, size=x.shape[last], inverse=inverse, scale=scale)
+    return FFT(half, dims=places[:-1], inverse=inverse, scale=1.0) if places[:-1] else half
 
 
 def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:

@@ -35,8 +35,8 @@ def _numbers(pairs: Any) -> Any:
 
 
 def _pairs(numbers: Any, like: Any, scale: float) -> Any:
-    found = np.ascontiguousarray(numbers)[..., None].view(numbers.real.dtype)
-    return (found if scale == 1 else found * scale).astype(like.dtype, copy=False)
+    pairs = np.ascontiguousarray(numbers)[..., None].view(numbers.real.dtype)
+    return (pairs if scale == 1 else pairs * scale).astype(like.dtype, copy=False)
 
 
 def _bind_fft(x: Any, dims: Sequence[int], inverse: bool, scale: float) -> Any:
@@ -56,9 +56,9 @@ def _bind_fft(x: Any, dims: Sequence[int], inverse: bool, scale: float) -> Any:
 
 def _run_fft(x: Any, dims: tuple[int, ...], inverse: bool, scale: float) -> Any:
     library, numbers = _library(), _numbers(x)
-    made = (library.ifftn(numbers, axes=dims, norm="forward") if inverse
+    spectrum = (library.ifftn(numbers, axes=dims, norm="forward") if inverse
             else library.fftn(numbers, axes=dims))  # fmt: skip
-    return _pairs(made, x, scale)
+    return _pairs(spectrum, x, scale)
 
 
 def _fft_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
@@ -96,8 +96,8 @@ def _along(x: Spec, dim: int, size: int) -> tuple[int, ...]:
 
 
 def _run_rfft(x: Any, dim: int, size: int, inverse: bool, scale: float) -> Any:
-    found = _library().rfft(x, axis=dim)
-    return _pairs(np.conj(found) if inverse else found, x, scale)
+    spectrum = _library().rfft(x, axis=dim)
+    return _pairs(np.conj(spectrum) if inverse else spectrum, x, scale)
 
 
 def _rfft_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
@@ -122,19 +122,19 @@ RFFT: Final = operator(
 
 def _run_irfft(x: Any, dim: int, size: int, inverse: bool, scale: float) -> Any:
     numbers = _numbers(x)
-    made = _library().irfft(numbers if inverse else np.conj(numbers), size, dim, norm="forward")
-    return (made if scale == 1 else made * scale).astype(x.dtype, copy=False)
+    signal = _library().irfft(numbers if inverse else np.conj(numbers), size, dim, norm="forward")
+    return (signal if scale == 1 else signal * scale).astype(x.dtype, copy=False)
 
 
 def _irfft_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     """The half of the transform, of which all but its ends stood for two numbers."""
     dim, size = saved.attrs["dim"], saved.attrs["size"]
     inverse, scale = not saved.attrs["inverse"], saved.attrs["scale"]
-    found = RFFT(grad, dim=dim, size=size, inverse=inverse, scale=scale)
+    spectrum = RFFT(grad, dim=dim, size=size, inverse=inverse, scale=scale)
     weights = np.full(size // 2 + 1, 2.0)
     weights[0], weights[size // 2] = 1.0, 2.0 - (size % 2 == 0 or size == 1)
-    along = weights.reshape((-1, *[1] * (found.ndim - dim - 1)))
-    return [ag.mul(found, Tensor.from_host(along, grad.device, grad.dtype))]
+    along = weights.reshape((-1, *[1] * (spectrum.ndim - dim - 1)))
+    return [ag.mul(spectrum, Tensor.from_host(along, grad.device, grad.dtype))]
 
 
 IRFFT: Final = operator(

@@ -180,7 +180,7 @@ def reader(
     """What a product reads as it lies: lines of neighbours that begin at multiples of so many."""
 
     def reads(request: Request) -> Sequence[bool]:
-        found = [False] * len(request.layouts)
+        flags = [False] * len(request.layouts)
         for i in (0, 1):
             alone = [each if k == i else None for k, each in enumerate(request.layouts)]
             if alone[i] is not None:
@@ -188,8 +188,8 @@ def reader(
                     product = product_of(replace(request, layouts=tuple(alone)))
                 except NoLinesError:
                     continue
-                found[i] = _has_lines(product, i, multiple)
-        return found
+                flags[i] = _has_lines(product, i, multiple)
+        return flags
 
     return reads
 
@@ -227,11 +227,11 @@ def columns_of(request: Request) -> int:
 
 def batches(a: Geometry, b: Geometry, out: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
     """The batch dimensions of a product with the strides of both operands (0: broadcast)."""
-    found = []
+    batches_of = []
     for axis, size in enumerate(out):
         from_end = len(out) - axis + 2
-        found.append((size, _batch_stride(a, from_end), _batch_stride(b, from_end)))
-    return tuple(triple for triple in found if triple[0] != 1)
+        batches_of.append((size, _batch_stride(a, from_end), _batch_stride(b, from_end)))
+    return tuple(triple for triple in batches_of if triple[0] != 1)
 
 
 def _batch_stride(of: Geometry, from_end: int) -> int:

@@ -22,12 +22,12 @@ _DTYPES: Final = ("float32", "float64")
 
 def matrices(who: str, *given: Any, square: bool = False) -> list[Any]:
     """Operands (..., n, m); raises ShapeError for others."""
-    found = ag.as_operands(*given)
-    x = found[0]
+    operands = ag.as_operands(*given)
+    x = operands[0]
     if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
         expected = "square matrices (..., n, n)" if square else "matrices (..., n, m)"
         raise ShapeError(message(who, f"shape {x.shape}", expected))
-    return found
+    return operands
 
 
 def operator(
@@ -52,8 +52,8 @@ def operator(
 
     def plan(request: Request) -> HostCall:
         def fill(inputs: Sequence[Any], *outputs: Any) -> None:
-            found = computed(*inputs, **request.attrs)
-            results = found if isinstance(found, tuple) else (found,)
+            computed_values = computed(*inputs, **request.attrs)
+            results = computed_values if isinstance(computed_values, tuple) else (computed_values,)
             for out, result in zip(outputs, results, strict=True):
                 out[...] = result
 
@@ -104,8 +104,8 @@ def _cholesky_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     product = ag.matmul(mt(lower), grad)
     half = ag.sub(ag.tril(product), ag.mul(_diagonal(ag.diagonal(product, 0, -2, -1)), 0.5))
     left = SOLVE(mt(lower), half)
-    found = mt(SOLVE(mt(lower), mt(left)))
-    return [ag.mul(ag.add(found, mt(found)), 0.5)]
+    inner = mt(SOLVE(mt(lower), mt(left)))
+    return [ag.mul(ag.add(inner, mt(inner)), 0.5)]
 
 
 CHOLESKY: Final = operator(
@@ -144,8 +144,8 @@ def _bind_solve(a: Any, b: Any) -> Any:
 
 
 def _solve_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    found = SOLVE(mt(saved.inputs[0]), grad)
-    return [ag.neg(ag.matmul(found, mt(saved.outputs[0]))), found]
+    gradient = SOLVE(mt(saved.inputs[0]), grad)
+    return [ag.neg(ag.matmul(gradient, mt(saved.outputs[0]))), gradient]
 
 
 SOLVE: Final = operator(
@@ -267,8 +267,8 @@ def _eigh_backward(saved: Saved, grad_l: Any, grad_v: Any) -> Sequence[Any]:
     inner: Any = ag.full_like(v, 0) if grad_l is None else _diagonal(grad_l)
     if grad_v is not None:
         inner = ag.add(inner, ag.mul(ag.matmul(mt(v), grad_v), _gaps(values)))
-    found = ag.matmul(ag.matmul(v, inner), mt(v))
-    return [ag.mul(ag.add(found, mt(found)), 0.5)]
+    middle = ag.matmul(ag.matmul(v, inner), mt(v))
+    return [ag.mul(ag.add(middle, mt(middle)), 0.5)]
 
 
 EIGH: Final = operator(
@@ -323,10 +323,10 @@ def _svd_backward(saved: Saved, grad_u: Any, grad_s: Any, grad_vh: Any) -> Seque
         if vh.shape[-1] > k:
             outside = ag.sub(grad_vh, ag.matmul(mt(turned), vh))
             rest.append(ag.matmul(u, ag.div(outside, ag.unsqueeze(s, -1))))
-    found = ag.matmul(ag.matmul(u, inner), vh)
+    gradient = ag.matmul(ag.matmul(u, inner), vh)
     for each in rest:
-        found = ag.add(found, each)
-    return [found]
+        gradient = ag.add(gradient, each)
+    return [gradient]
 
 
 SVD: Final = operator(

@@ -57,19 +57,19 @@ def _reference(x: Any, weight: Any, bias: Any) -> Any:
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, weight, bias = saved.inputs
-    found: list[Any] = [None, None, None]
+    gradients: list[Any] = [None, None, None]
     if saved.needs[0]:
-        found[0] = ag.matmul(grad, weight)
+        gradients[0] = ag.matmul(grad, weight)
     summed = bias is not None and saved.needs[2]
     if saved.needs[1]:
         rows = ag.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
         flat = ag.reshape(grad, (rows.shape[0], weight.shape[0]))
         if summed and grad.ndim > 1:
-            return [found[0], *PARAMETER_GRADIENTS(flat, rows)]
-        found[1] = ag.matmul(flat, rows, True)
+            return [gradients[0], *PARAMETER_GRADIENTS(flat, rows)]
+        gradients[1] = ag.matmul(flat, rows, True)
     if summed:
-        found[2] = ag.sum(grad, tuple(range(grad.ndim - 1))) if grad.ndim > 1 else grad
-    return found
+        gradients[2] = ag.sum(grad, tuple(range(grad.ndim - 1))) if grad.ndim > 1 else grad
+    return gradients
 
 
 def _parameter_gradients(grad: Any, x: Any) -> Any:

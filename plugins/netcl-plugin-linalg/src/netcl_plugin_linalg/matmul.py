@@ -111,22 +111,22 @@ def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     trans_a, trans_b = saved.attrs["trans_a"], saved.attrs["trans_b"]
     rows, columns = _sizes(first.shape, trans_a)[0], _sizes(second.shape, trans_b)[1]
     outer = ag.reshape(grad, (*lead, rows, columns))
-    found: list[Any] = [None, None]
+    gradients: list[Any] = [None, None]
     if saved.needs[0]:
         part = (
             ag.matmul(second, outer, trans_b, True)
             if trans_a
             else ag.matmul(outer, second, False, not trans_b)
         )
-        found[0] = ag.reshape(_unbroadcast(part, first.shape), a.shape)
+        gradients[0] = ag.reshape(_unbroadcast(part, first.shape), a.shape)
     if saved.needs[1]:
         part = (
             ag.matmul(outer, first, True, trans_a)
             if trans_b
             else ag.matmul(first, outer, not trans_a, False)
         )
-        found[1] = ag.reshape(_unbroadcast(part, second.shape), b.shape)
-    return found
+        gradients[1] = ag.reshape(_unbroadcast(part, second.shape), b.shape)
+    return gradients
 
 
 def _unbroadcast(part: Any, shape: Sequence[int]) -> Any:

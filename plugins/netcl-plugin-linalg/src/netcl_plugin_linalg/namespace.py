@@ -61,12 +61,12 @@ def matrix_power(A: Any, n: int) -> Any:
     if isinstance(n, bool) or not isinstance(n, int):
         raise AttributeValueError(message("linalg.matrix_power", f"n={n!r}", "an int"))
     base, count = (inv(x) if n < 0 else x), abs(n)
-    found = ag.expand(nc.eye(x.shape[-1], dtype=x.dtype, device=x.device), x.shape)
+    power = ag.expand(nc.eye(x.shape[-1], dtype=x.dtype, device=x.device), x.shape)
     while count:
-        found = ag.matmul(found, base) if count % 2 else found
+        power = ag.matmul(power, base) if count % 2 else power
         count //= 2
         base = ag.matmul(base, base) if count else base
-    return ag.add(found, ag.mul(x, 0.0)) if n == 0 else found
+    return ag.add(power, ag.mul(x, 0.0)) if n == 0 else power
 
 
 def multi_dot(tensors: Sequence[Any]) -> Any:
@@ -101,9 +101,9 @@ def multi_dot(tensors: Sequence[Any]) -> Any:
         k = cost[i, j][1]
         return given[i] if i == j else ag.matmul(product(i, k), product(k + 1, j))
 
-    found = product(0, count - 1)
+    product_of_all = product(0, count - 1)
     shape = (*[sizes[0]] * (not first), *[sizes[-1]] * (not last))
-    return ag.reshape(found, shape)
+    return ag.reshape(product_of_all, shape)
 
 
 def cross(input: Any, other: Any, *, dim: int = -1) -> Any:

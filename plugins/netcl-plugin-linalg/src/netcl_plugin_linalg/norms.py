@@ -40,19 +40,19 @@ def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = F
     rows, columns = (each % x.ndim for each in dim)
     if ord in ("nuc", 2, -2):
         s = svdvals(ag.movedim(x, (rows, columns), (-2, -1)))
-        found = ag.sum(s, -1) if ord == "nuc" else ag.amax(s, -1) if ord == 2 else ag.amin(s, -1)
+        norm = ag.sum(s, -1) if ord == "nuc" else ag.amax(s, -1) if ord == 2 else ag.amin(s, -1)
     elif ord in (1, -1, math.inf, -math.inf):
         over, rest = (rows, columns) if abs(ord) == 1 else (columns, rows)
         sums = ag.sum(ag.abs(x), over)
         rest -= over < rest
-        found = ag.amax(sums, rest) if ord > 0 else ag.amin(sums, rest)
+        norm = ag.amax(sums, rest) if ord > 0 else ag.amin(sums, rest)
     else:
         expected = "'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
         raise AttributeValueError(message("linalg.matrix_norm", f"ord={ord!r}", expected))
     if keepdim:
         for place in sorted((rows, columns)):
-            found = ag.unsqueeze(found, place)
-    return found
+            norm = ag.unsqueeze(norm, place)
+    return norm
 
 
 def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *,

@@ -19,15 +19,15 @@ def _of(who: str, ndims: tuple[int, ...], *given: Any, mixed: bool = False) -> l
 
     Raises ShapeError or DtypeError.
     """
-    found = ag.as_operands(*given)
-    if tuple([each.ndim for each in found]) != ndims:
-        shapes = " and ".join(str(each.shape) for each in found)
+    operands = ag.as_operands(*given)
+    if tuple([each.ndim for each in operands]) != ndims:
+        shapes = " and ".join(str(each.shape) for each in operands)
         expected = " and ".join(map(str, ndims)) + " dimensions"
         raise ShapeError(message(who, f"shapes {shapes}", expected))
-    if not mixed and len({each.dtype for each in found}) > 1:
-        dtypes = " and ".join(each.dtype for each in found)
+    if not mixed and len({each.dtype for each in operands}) > 1:
+        dtypes = " and ".join(each.dtype for each in operands)
         raise DtypeError(message(who, dtypes, "one dtype", "Convert one with astype"))
-    return found
+    return operands
 
 
 def mm(input: Any, mat2: Any) -> Any:
@@ -218,8 +218,8 @@ def _plus(input: Any, product: Any, beta: float, alpha: float) -> Any:
         added = ag.as_operands(product, input)[1]
         shape = np.broadcast_shapes(added.shape, product.shape)
         return ag.expand(scaled, shape)
-    found = ag.add(input if beta == 1 else ag.mul(input, beta), scaled)
-    return found.astype("bool") if product.dtype == "bool" else found
+    total = ag.add(input if beta == 1 else ag.mul(input, beta), scaled)
+    return total.astype("bool") if product.dtype == "bool" else total
 
 
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
@@ -324,7 +324,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         count: Any = rows.shape[1]
         centered = ag.sub(rows, ag.mean(rows, 1, True))
         product, left = ag.matmul(centered, ag.t(centered)), max(count - correction, 0)
-        found = ag.mul(product, 1 / left) if left else ag.div(product, 0.0)
+        covariance = ag.mul(product, 1 / left) if left else ag.div(product, 0.0)
     else:
         weight = weights[0] if len(weights) == 1 else ag.mul(*weights)
         total = ag.sum(weight)
@@ -333,8 +333,8 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         if aweights is not None and correction:
             less = ag.mul(ag.div(ag.sum(ag.mul(weight, weights[-1])), total), correction)
         left = ag.clamp(ag.sub(total, less), 0)
-        found = ag.div(ag.matmul(centered, ag.t(ag.mul(centered, weight))), left)
-    return found if x.ndim == 2 and x.shape[0] != 1 else ag.squeeze(found)
+        covariance = ag.div(ag.matmul(centered, ag.t(ag.mul(centered, weight))), left)
+    return covariance if x.ndim == 2 and x.shape[0] != 1 else ag.squeeze(covariance)
 
 
 def corrcoef(input: Any) -> Any:
@@ -344,11 +344,11 @@ def corrcoef(input: Any) -> Any:
     array([[1., 1.],
            [1., 1.]], dtype=float32)
     """
-    found = cov(input)
-    if not found.ndim:
-        return ag.div(found, found)
-    spread = ag.sqrt(ag.diag(found))
-    return ag.clamp(ag.div(ag.div(found, ag.unsqueeze(spread, 1)), spread), -1, 1)
+    covariance = cov(input)
+    if not covariance.ndim:
+        return ag.div(covariance, covariance)
+    spread = ag.sqrt(ag.diag(covariance))
+    return ag.clamp(ag.div(ag.div(covariance, ag.unsqueeze(spread, 1)), spread), -1, 1)
 
 
 def linear_relu(input: Any, weight: Any, bias: Any = None) -> Any:

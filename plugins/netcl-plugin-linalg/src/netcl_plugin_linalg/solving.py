@@ -89,7 +89,7 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: Any = None) -> Any:
     a, b = matrices("linalg.lstsq", A, B)
     vector = _is_vector(a, b)
     right = ag.unsqueeze(b, -1) if vector else b
-    found = ag.matmul(pinv(a, rtol=rcond), right)
+    solution = ag.matmul(pinv(a, rtol=rcond), right)
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         expected = "'gels', 'gelsy', 'gelsd' or 'gelss'"
         raise AttributeValueError(message("linalg.lstsq", f"driver={driver!r}", expected))
@@ -99,8 +99,8 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: Any = None) -> Any:
     if driver in (None, "gelsy") or a.shape[-2] <= a.shape[-1]:
         rest = ag.narrow(ag.reshape(a, (-1,)), 0, 0, 0)
     else:
-        rest = ag.sum(ag.square(ag.sub(ag.matmul(a, found), right)), -2)
-    return _Lstsq(ag.squeeze(found, -1) if vector else found, rest, rank, s)
+        rest = ag.sum(ag.square(ag.sub(ag.matmul(a, solution), right)), -2)
+    return _Lstsq(ag.squeeze(solution, -1) if vector else solution, rest, rank, s)
 
 
 def tensorinv(A: Any, ind: int = 2) -> Any:
@@ -123,5 +123,5 @@ def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:
     a, b = (ag.as_operand(x) for x in (A, B))
     if dims is not None:
         a = ag.movedim(a, tuple(dims), tuple(range(a.ndim - len(dims), a.ndim)))
-    found = solve(ag.reshape(a, (b.size, -1)), ag.reshape(b, (-1,)))
-    return ag.reshape(found, a.shape[b.ndim :])
+    solution = solve(ag.reshape(a, (b.size, -1)), ag.reshape(b, (-1,)))
+    return ag.reshape(solution, a.shape[b.ndim :])

@@ -155,9 +155,9 @@ def stft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int 
         raise AttributeValueError(message("stft", given, "hops of 1 or more, and a piece at least"))
     pieces = ag.mul(rows.unfold(-1, n_fft, hop), frame)
     norm = "ortho" if normalized else None
-    found = fft.rfft(pieces, norm=norm) if onesided is not False else fft.fft(pieces, norm=norm)
-    found = ag.transpose(found, 1, 2)
-    return found if x.ndim == 2 else ag.squeeze(found, 0)
+    spectrum = fft.rfft(pieces, norm=norm) if onesided is not False else fft.fft(pieces, norm=norm)
+    spectrum = ag.transpose(spectrum, 1, 2)
+    return spectrum if x.ndim == 2 else ag.squeeze(spectrum, 0)
 
 
 def istft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
@@ -220,10 +220,10 @@ def istft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int
     if float(ag.amin(ag.abs(weight.detach())).item()) < 1e-11:
         raise AttributeValueError(message("istft", "a window that is 0 where no other piece is",
                                           "pieces that cover all samples"))  # fmt: skip
-    found = ag.div(total, weight)
-    if length is not None and found.shape[1] < length:
-        found = ag.pad(found, (0, length - found.shape[1]))
-    return found if x.ndim == 4 else ag.squeeze(found, 0)
+    signal = ag.div(total, weight)
+    if length is not None and signal.shape[1] < length:
+        signal = ag.pad(signal, (0, length - signal.shape[1]))
+    return signal if x.ndim == 4 else ag.squeeze(signal, 0)
 
 
 OPERATORS: Final = (

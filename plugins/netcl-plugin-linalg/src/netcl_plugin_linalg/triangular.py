@@ -34,8 +34,8 @@ def _eye(x: Any, size: int) -> Any:
 def _run_lu(x: Any) -> tuple[Any, Any]:
     """Gaussian elimination with the largest pivot of each column, all matrices at once (Golub, Van
     Loan, Matrix Computations, algorithm 3.4.1)."""
-    found, steps = np.array(x), min(x.shape[-2:])
-    flat = found.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+    factors, steps = np.array(x), min(x.shape[-2:])
+    flat = factors.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
     every = np.arange(len(flat))
     pivots = np.empty((len(flat), steps), np.int32)
     for k in range(steps):
@@ -45,7 +45,7 @@ def _run_lu(x: Any) -> tuple[Any, Any]:
         pivot = flat[:, k, k, None]
         flat[:, k + 1 :, k] /= np.where(pivot == 0, 1, pivot)
         flat[:, k + 1 :, k + 1 :] -= flat[:, k + 1 :, k, None] * flat[:, None, k, k + 1 :]
-    return found, pivots.reshape(*x.shape[:-2], steps)
+    return factors, pivots.reshape(*x.shape[:-2], steps)
 
 
 def _infer_lu(x: Spec) -> tuple[Spec, Spec]:
@@ -76,12 +76,12 @@ def _lu_backward(saved: Saved, grad: Any, _: Any) -> Sequence[Any]:
         inner = ag.add(ag.tril(square, -1), ag.triu(ag.sub(above, ag.matmul(mt(tall[0]), tall[1]))))
     else:
         inner = ag.add(ag.tril(below, -1), ag.triu(above))
-    found = mt(host.SOLVE(last, mt(host.SOLVE(mt(first), inner))))
+    core = mt(host.SOLVE(last, mt(host.SOLVE(mt(first), inner))))
     if columns > k:
-        found = ag.cat([found, host.SOLVE(mt(first), wide[0])], -1)
+        core = ag.cat([core, host.SOLVE(mt(first), wide[0])], -1)
     elif rows > k:
-        found = ag.cat([found, mt(host.SOLVE(last, mt(tall[1])))], -2)
-    return [ag.matmul(_permutation(pivots, rows, packed), found)]
+        core = ag.cat([core, mt(host.SOLVE(last, mt(tall[1])))], -2)
+    return [ag.matmul(_permutation(pivots, rows, packed), core)]
 
 
 LU: Final = host.operator(
@@ -120,9 +120,9 @@ def _permutation(pivots: Any, rows: int, like: Any) -> Any:
     for k in range(swaps.shape[1]):
         there = swaps[:, k]
         order[every, k], order[every, there] = order[every, there], order[every, k]
-    found = np.zeros((len(swaps), rows, rows), like.dtype)
-    found[every[:, None], order, np.arange(rows)] = 1
-    return Tensor.from_host(found.reshape(*pivots.shape[:-1], rows, rows), like.device)
+    permutation = np.zeros((len(swaps), rows, rows), like.dtype)
+    permutation[every[:, None], order, np.arange(rows)] = 1
+    return Tensor.from_host(permutation.reshape(*pivots.shape[:-1], rows, rows), like.device)
 
 
 def lu_factor(A: Any, *, pivot: bool = True) -> Any:
@@ -282,14 +282,16 @@ def householder_product(A: Any, tau: Any) -> Any:
     if scales.shape[-2] > columns or columns > rows:
         given = f"{a.shape} and tau of {scales.shape[-2]}"
         raise ShapeError(message("linalg.householder_product", given, "rows >= columns >= tau"))
-    found = ag.expand(nc.eye(rows, columns, dtype=a.dtype, device=a.device), a.shape)
-    found = ag.add(found, ag.mul(ag.sum(scales), 0.0))  # which has a gradient without reflections
+    product = ag.expand(nc.eye(rows, columns, dtype=a.dtype, device=a.device), a.shape)
+    product = ag.add(
+        product, ag.mul(ag.sum(scales), 0.0)
+    )  # which has a gradient without reflections
     vectors = ag.add(ag.tril(a, -1), nc.eye(rows, columns, dtype=a.dtype, device=a.device))
     for k in reversed(range(scales.shape[-2])):
         v = ag.narrow(vectors, -1, k, 1)
         scale = ag.narrow(scales, -2, k, 1)
-        found = ag.sub(found, ag.matmul(ag.mul(scale, v), ag.matmul(mt(v), found)))
-    return found
+        product = ag.sub(product, ag.matmul(ag.mul(scale, v), ag.matmul(mt(v), product)))
+    return product
 
 
 def matrix_exp(A: Any) -> Any:
@@ -306,12 +308,12 @@ def matrix_exp(A: Any) -> Any:
     squarings = max(0, math.ceil(math.log2(norm)) + 1) if 0 < norm < math.inf else 0
     x = ag.mul(x, 0.5**squarings)
     own = _eye(x, x.shape[-1])
-    found = own
+    total = own
     for k in reversed(range(1, 19)):
-        found = ag.add(own, ag.matmul(ag.mul(x, 1 / k), found))
+        total = ag.add(own, ag.matmul(ag.mul(x, 1 / k), total))
     for _ in range(squarings):
-        found = ag.matmul(found, found)
-    return found
+        total = ag.matmul(total, total)
+    return total
 
 
 def _steps(niter: Any) -> int:

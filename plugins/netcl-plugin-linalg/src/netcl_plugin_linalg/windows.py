@@ -28,9 +28,9 @@ def _made(who: str, M: Any, sym: bool, dtype: Any, device: Any, requires_grad: b
         raise AttributeValueError(message(who, f"M={M!r}", "an int of at least 0"))
     size = M if sym else M + 1
     with np.errstate(all="ignore"):  # what overflows is NaN, as in PyTorch
-        found = np.ones(M) if M < 2 else formula(np.arange(M), size)
-    made = nc.tensor(found, dtype="float32" if dtype is None else dtype, device=device)
-    return made.requires_grad_(True) if requires_grad else made
+        values = np.ones(M) if M < 2 else formula(np.arange(M), size)
+    window = nc.tensor(values, dtype="float32" if dtype is None else dtype, device=device)
+    return window.requires_grad_(True) if requires_grad else window
 
 
 def _is_finite(value: Any) -> bool:

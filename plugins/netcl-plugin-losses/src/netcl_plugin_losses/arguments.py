@@ -27,14 +27,14 @@ def alike(who: str, *names: str, **values: Any) -> list[Any]:
 
     Raises ShapeError if the shapes differ (broadcasting would hide a mistake), DtypeError.
     """
-    found = dict(zip(values, ag.as_operands(*values.values()), strict=True))
-    if len({value.shape for value in found.values()}) > 1:
-        given = " and ".join(f"{name} of shape {value.shape}" for name, value in found.items())
+    operands = dict(zip(values, ag.as_operands(*values.values()), strict=True))
+    if len({value.shape for value in operands.values()}) > 1:
+        given = " and ".join(f"{name} of shape {value.shape}" for name, value in operands.items())
         remedy = "Reshape or expand one of them"
         raise ShapeError(message(who, given, "equal shapes", remedy))
     for name in names or list(values)[:1]:
-        floating(who, name, found[name])
-    return list(found.values())
+        floating(who, name, operands[name])
+    return list(operands.values())
 
 
 def floating(who: str, name: str, value: Any) -> None:

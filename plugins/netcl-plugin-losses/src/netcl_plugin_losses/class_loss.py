@@ -100,11 +100,11 @@ def _plan(request: Request, rows: Plan) -> Kernels:
     losses, kept = Spec(target.shape, DTYPES[out.dtype].wide), ("scratch", 0)
     itemsize = DTYPES[losses.dtype].itemsize
     planned = rows(replace(request, outputs=(losses,)))
-    found = Kernels((), (losses.size * itemsize, itemsize)).then(planned, {("out", 0): kept})
+    kernels = Kernels((), (losses.size * itemsize, itemsize)).then(planned, {("out", 0): kept})
     if reduction == "sum":
         reduced = reduction_kernels(SUM, request.device, losses, range(losses.ndim), out.dtype)
-        return found.then(reduced, {("in", 0): kept})
+        return kernels.then(reduced, {("in", 0): kept})
     weight, ignored = weights[0] if weights else None, request.attrs["ignore_index"]
     reduced = mean_kernels(request.device, losses, target, weight, out.dtype, ignored)
     total = ("out", 1) if request.keep else ("scratch", 1)
-    return found.then(reduced, {("in", 0): kept, ("out", 1): total})
+    return kernels.then(reduced, {("in", 0): kept, ("out", 1): total})

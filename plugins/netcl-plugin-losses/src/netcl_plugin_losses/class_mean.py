@@ -94,8 +94,8 @@ def total_kernels(
     sums: Any = ("scratch", 0)
     first = _kernel(device, source, dtype, slices, (*given, sums), numbers, **flags)
     parts = Spec((slices,), dtype)
-    found = Kernels((first,), (slices * DTYPES[dtype].itemsize,))
-    return found.then(reduction_kernels(SUM, device, parts, (0,), dtype), {("in", 0): sums})
+    kernels = Kernels((first,), (slices * DTYPES[dtype].itemsize,))
+    return kernels.then(reduction_kernels(SUM, device, parts, (0,), dtype), {("in", 0): sums})
 
 
 def _team(device: Device, rows: int, dtype: str, valued: bool) -> int:

@@ -70,34 +70,34 @@ def ctc_loss(
     counts = _lengths("target_lengths", target_lengths, batch, None)
     paths = _extended(labels, counts, batch, blank, classes)
     wide = x.astype(nc.DTYPES[x.dtype].wide)
-    found = _losses(wide, paths, lengths, counts, blank)
-    impossible = ag.gt(found, -_NEVER / 2)
-    found = ag.where(impossible, 0.0 if zero_infinity else np.inf, found)
+    loss = _losses(wide, paths, lengths, counts, blank)
+    impossible = ag.gt(loss, -_NEVER / 2)
+    loss = ag.where(impossible, 0.0 if zero_infinity else np.inf, loss)
     live = ag.logical_not(impossible) if zero_infinity else None
-    found = ag.add(found, _of_logits(wide, lengths, live)).astype(x.dtype)
+    loss = ag.add(loss, _of_logits(wide, lengths, live)).astype(x.dtype)
     if reduction == "sum":
-        return ag.sum(found)
+        return ag.sum(loss)
     if reduction == "none":
-        return ag.squeeze(found, 0) if single else found
+        return ag.squeeze(loss, 0) if single else loss
     shares = Tensor.from_host(np.maximum(counts, 1).astype("float32"), x.device)
-    return ag.mean(ag.div(found, shares.astype(x.dtype)))
+    return ag.mean(ag.div(loss, shares.astype(x.dtype)))
 
 
 def _lengths(name: str, given: Any, batch: int, most: int | None) -> Any:
     """Lengths as int64 on the host."""
-    found = np.asarray(given.to_host() if isinstance(given, Tensor) else given)
-    if not found.size and not batch:
+    lengths = np.asarray(given.to_host() if isinstance(given, Tensor) else given)
+    if not lengths.size and not batch:
         return np.zeros(0, np.int64)
-    if not np.issubdtype(found.dtype, np.integer):
-        raise DtypeError(message(_WHO, f"{name} of dtype {found.dtype}", "integers"))
-    if found.size != batch:
-        given = f"{name} of shape {found.shape}"
+    if not np.issubdtype(lengths.dtype, np.integer):
+        raise DtypeError(message(_WHO, f"{name} of dtype {lengths.dtype}", "integers"))
+    if lengths.size != batch:
+        given = f"{name} of shape {lengths.shape}"
         raise ShapeError(message(_WHO, given, f"one for each of {batch} sequences"))
-    found = found.reshape(batch).astype(np.int64)
-    if batch and (found.min() < 0 or (most is not None and found.max() > most)):
+    lengths = lengths.reshape(batch).astype(np.int64)
+    if batch and (lengths.min() < 0 or (most is not None and lengths.max() > most)):
         expected = "none below 0" if most is None else f"0 to {most}"
-        raise ShapeError(message(_WHO, f"{name} of {found.tolist()}", expected))
-    return found
+        raise ShapeError(message(_WHO, f"{name} of {lengths.tolist()}", expected))
+    return lengths
 
 
 def _extended(labels: Any, counts: Any, batch: int, blank: int, classes: int) -> Any:
@@ -135,8 +135,8 @@ def _check_labels(given: Sequence[Any], settings: Any) -> None:
     low, high = labels.int_range()
     if low >= 0 and high < classes:
         return
-    found = labels.to_host().reshape(-1)[places]
-    for label in found[(found < 0) | (found >= classes)][:1]:
+    chosen = labels.to_host().reshape(-1)[places]
+    for label in chosen[(chosen < 0) | (chosen >= classes)][:1]:
         raise AttributeValueError(message(_WHO, f"the label {label}", f"0 to {classes - 1}"))
 
 

@@ -50,9 +50,9 @@ def with_ignored(classes: int, ignored: int = -100) -> Any:
     """Class indices, every third of them ignored."""
 
     def sample(random: np.random.Generator, shape: Shape) -> Any:
-        found = np.asarray(random.integers(0, classes, shape))
-        found.reshape(-1)[::3] = ignored
-        return found  # fmt: skip
+        labels = np.asarray(random.integers(0, classes, shape))
+        labels.reshape(-1)[::3] = ignored
+        return labels  # fmt: skip
 
     return sample
 

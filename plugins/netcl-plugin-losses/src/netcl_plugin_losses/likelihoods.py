@@ -39,7 +39,7 @@ def gaussian_nll_loss(
         ShapeError: The shapes do not fit.
     """
     checked("gaussian_nll_loss", reduction)
-    mean, found, spread = ag.as_operands(input, target, var)
+    mean, label, spread = ag.as_operands(input, target, var)
     floating("gaussian_nll_loss", "input", mean)
     if spread.shape == mean.shape[:-1] != mean.shape:
         spread = ag.unsqueeze(spread, -1)
@@ -50,7 +50,7 @@ def gaussian_nll_loss(
     with ag.no_grad():
         missing = ag.where(ag.lt(spread, eps), ag.sub(float(eps), spread), 0.0)
     spread = ag.add(spread, missing.detach())
-    far = ag.div(ag.square(ag.sub(mean, found)), spread)
+    far = ag.div(ag.square(ag.sub(mean, label)), spread)
     loss = ag.mul(ag.add(ag.log(spread), far), 0.5)
     return reduce(ag.add(loss, 0.5 * math.log(2 * math.pi)) if full else loss, reduction)
 
@@ -96,8 +96,8 @@ def _log_factorial(count: Any) -> Any:
     """By Stirling's formula; 0 up to 1."""
     above = ag.gt(count, 1)
     n = ag.where(above, count, 1.0)
-    found = ag.add(ag.sub(ag.mul(n, ag.log(n)), n), ag.mul(ag.log(ag.mul(n, 2 * math.pi)), 0.5))
-    return ag.where(above, found, 0.0)
+    stirling = ag.add(ag.sub(ag.mul(n, ag.log(n)), n), ag.mul(ag.log(ag.mul(n, 2 * math.pi)), 0.5))
+    return ag.where(above, stirling, 0.0)
 
 
 def records() -> Sequence[ag.Operator]:

@@ -58,19 +58,19 @@ def plan_one_pass(request: Request) -> Kernels:
         return Kernels((kernel,))
     x, target, *weights = request.inputs
     wide = DTYPES[x.dtype].wide
-    found, kept = Kernels(()), []
+    kernels, kept = Kernels(()), []
     if averaged:
         weight, ignored = weights[0] if weights else None, request.attrs["ignore_index"]
         kept = [("scratch", 0)]
         counted = total_kernels(device, target, weight, wide, ignored)
-        found = Kernels((), (DTYPES[wide].itemsize,)).then(counted, {("out", 0): kept[0]})
+        kernels = Kernels((), (DTYPES[wide].itemsize,)).then(counted, {("out", 0): kept[0]})
     per_team = _rows_of_a_team(request)
     sums = Spec((-(-target.size // per_team),), wide)
-    place: Any = ("scratch", len(found.scratch))
+    place: Any = ("scratch", len(kernels.scratch))
     rows = _kernel(entry, request, sums, [*kept, place, ("out", 1)], per_team, averaged)
-    scratch = (*found.scratch, sums.size * DTYPES[wide].itemsize)
+    scratch = (*kernels.scratch, sums.size * DTYPES[wide].itemsize)
     finish = reduction_kernels(SUM, device, sums, (0,), request.output.dtype)
-    return Kernels((*found.launches, rows), scratch).then(finish, {("in", 0): place})
+    return Kernels((*kernels.launches, rows), scratch).then(finish, {("in", 0): place})
 
 
 def _rows_of_a_team_alone(request: Request) -> int:

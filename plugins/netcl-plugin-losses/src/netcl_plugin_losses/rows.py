@@ -122,18 +122,18 @@ def _second(saved: Saved, grad: Tensor) -> Sequence[Any]:
     """Of `upstream / total * (shares' sum * softmax(x) - shares)`, row by row."""
     x, target, upstream, weight, total = saved.inputs
     attrs, dim = saved.attrs, min(1, saved.inputs[0].ndim - 1)
-    found: list[Any] = [None] * 5
+    gradients: list[Any] = [None] * 5
     if saved.needs[0]:
         part = ag.softmax(x, dim)
         centered = ag.sub(grad, ag.sum(ag.mul(part, grad), dim, True))
         sums = _sums_of_shares(target, weight, upstream.dtype, **attrs)
         factor = ag.mul(divided(upstream, total), sums)
-        found[0] = ag.mul(ag.mul(part, centered), ag.unsqueeze(factor, dim))
+        gradients[0] = ag.mul(ag.mul(part, centered), ag.unsqueeze(factor, dim))
     if saved.needs[2]:
         one = Tensor.ones((), upstream.dtype, upstream.device)
         each = CROSS_ENTROPY_ROWS_BACKWARD(x, target, one, weight, None, *attrs.values())
-        found[2] = gathered(ag.sum(ag.mul(grad, each), dim), upstream, total)
-    return found
+        gradients[2] = gathered(ag.sum(ag.mul(grad, each), dim), upstream, total)
+    return gradients
 
 
 def _sums_of_shares(

@@ -66,8 +66,8 @@ def all_reduce(x: Tensor, op: str = "SUM") -> Tensor:
     reduction = _reduction("all_reduce", x, op)
     job = _checked("all_reduce", x, reduction)
     array = on_wire(_host(x))
-    made = job.begin("all_reduce", lambda world: reduced(job, world, array, reduction)).result()
-    return _like(x, made)
+    total = job.begin("all_reduce", lambda world: reduced(job, world, array, reduction)).result()
+    return _like(x, total)
 
 
 def broadcast(x: Tensor, root: int = 0) -> Tensor:
@@ -110,14 +110,14 @@ def all_gather(x: Tensor) -> Tensor:
     """
     job = _checked("all_gather", x, "")
     array = _host(x).reshape(x.shape or (1,))
-    made = np.empty((job.size, *array.shape), array.dtype)
+    gathered = np.empty((job.size, *array.shape), array.dtype)
 
     def transfer(world: Any) -> None:
-        world.Allgather(_bytes(array), made.view(np.uint8))
+        world.Allgather(_bytes(array), gathered.view(np.uint8))
 
     if array.size:
         job.begin("all_gather", transfer).result()
-    return _like(x, made.reshape(job.size * array.shape[0], *array.shape[1:]))
+    return _like(x, gathered.reshape(job.size * array.shape[0], *array.shape[1:]))
 
 
 def reduce_scatter(x: Tensor, op: str = "SUM") -> Tensor:
@@ -139,14 +139,14 @@ def reduce_scatter(x: Tensor, op: str = "SUM") -> Tensor:
         expected = f"a first axis divisible by the {job.size} processes"
         raise ShapeError(message("reduce_scatter", f"shape {x.shape}", expected))
     array = on_wire(_host(x))
-    made = np.empty((x.shape[0] // job.size, *x.shape[1:]), array.dtype)
+    scattered = np.empty((x.shape[0] // job.size, *x.shape[1:]), array.dtype)
 
     def transfer(world: Any) -> None:
-        world.Reduce_scatter_block(array, made, op=_mpi_op(job, array, reduction))
+        world.Reduce_scatter_block(array, scattered, op=_mpi_op(job, array, reduction))
 
     if array.size:
         job.begin("reduce_scatter", transfer).result()
-    return _like(x, made / job.size if reduction == "MEAN" else made)
+    return _like(x, scattered / job.size if reduction == "MEAN" else scattered)
 
 
 def barrier() -> None:

@@ -211,25 +211,25 @@ class SyncBatchNorm(_BatchNorm):
     @classmethod
     def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
         """A module with each BatchNorm in it as a SyncBatchNorm with the same parameters."""
-        made = module
+        converted = module
         if isinstance(module, _BatchNorm):
             settings = (module.num_features, module.eps, module.momentum)
-            made = cls(*settings, module.weight is not None, module.track_running_stats)
-            made.training = module.training
+            converted = cls(*settings, module.weight is not None, module.track_running_stats)
+            converted.training = module.training
             for table in ("_parameters", "_buffers"):
-                getattr(made, table).update(getattr(module, table))
+                getattr(converted, table).update(getattr(module, table))
         for name, child in module.named_children():
-            made.add_module(name, cls.convert_sync_batchnorm(child, process_group))
-        return made
+            converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return converted
 
 
 def _processes() -> int:
     """How many processes train together, as far as a plugin for that says."""
     try:
-        found: Any = netcl_core.distributed
+        group: Any = netcl_core.distributed
     except (AttributeError, ImportError):
         return 1
-    return int(found.size()) if found.is_initialized() else 1
+    return int(group.size()) if group.is_initialized() else 1
 
 
 class _InstanceNorm(_RunningNorm):

@@ -273,9 +273,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             raise ShapeError(message("AdaptiveLogSoftmaxWithLoss", given, expected))
         rows = x if x.ndim == 2 else ag.unsqueeze(x, 0)
         names = ag.reshape(right, (-1, 1)).astype("int64")
-        found = ag.squeeze(ag.gather(self.log_prob(rows), 1, names), 1)
-        output = found if x.ndim == 2 else ag.squeeze(found, 0)
-        return AdaptiveLoss(output, ag.neg(ag.mean(found)))
+        log_probs = ag.squeeze(ag.gather(self.log_prob(rows), 1, names), 1)
+        output = log_probs if x.ndim == 2 else ag.squeeze(log_probs, 0)
+        return AdaptiveLoss(output, ag.neg(ag.mean(log_probs)))
 
     def log_prob(self, input: Any) -> Any:
         """The logarithms of the probabilities of all classes, (N, n_classes)."""

@@ -42,13 +42,15 @@ def compare(module: Callable[[Any], Any], reference: Reference, x: Array, device
     ahead, behind = (reference(exact + sign * _STEP * direction) for sign in (1, -1))
     slope = (covector * (ahead - behind)).sum() / (2 * _STEP)
     assert tensor.grad is not None
-    found = (tensor.grad.to_host() * direction).sum()
-    assert abs(found - slope) <= 1e-3 * (1 + abs(slope)), f"{module}: slope {found} of {slope}"
+    slope_along = (tensor.grad.to_host() * direction).sum()
+    assert abs(slope_along - slope) <= 1e-3 * (1 + abs(slope)), (
+        f"{module}: slope {slope_along} of {slope}"
+    )
 
 
-def _close(found: Array, wanted: Array, what: str) -> None:
+def _close(actual: Array, wanted: Array, what: str) -> None:
     largest = float(np.max(np.abs(wanted), initial=1.0))
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE * largest, err_msg=what)
+    np.testing.assert_allclose(actual, wanted, rtol=0, atol=TOLERANCE * largest, err_msg=what)
 
 
 def _drawn(*shape: int) -> Array:
@@ -136,13 +138,13 @@ def embedding(device: Device) -> None:
 def dropout(device: Device) -> None:
     """Zeros and scaled ones, the same for a seed; the identity in evaluation."""
     layer, x = api.Dropout(0.25), Tensor.ones((4000,), device=device)
-    found = []
+    outputs = []
     for _ in range(2):
         nc.manual_seed(5)
-        found.append(layer(x).to_host())
-    np.testing.assert_array_equal(*found)
-    kept = found[0] != 0
-    _close(found[0][kept], np.full(kept.sum(), 1 / 0.75), "what is kept")
+        outputs.append(layer(x).to_host())
+    np.testing.assert_array_equal(*outputs)
+    kept = outputs[0] != 0
+    _close(outputs[0][kept], np.full(kept.sum(), 1 / 0.75), "what is kept")
     assert 0.7 < kept.mean() < 0.8, f"{kept.mean()} of the elements are kept, not 0.75"
     np.testing.assert_array_equal(layer.eval()(x).to_host(), x.to_host())
 
@@ -165,10 +167,10 @@ def saved(device: Device) -> None:
     file, x = io.BytesIO(), Tensor.from_host(_drawn(3, 2).astype("float32"), device)
     saving.save({"state": [x, x], "epoch": 3}, file)
     file.seek(0)
-    found = saving.load(file, device)
-    first, second = found["state"]
+    content = saving.load(file, device)
+    first, second = content["state"]
     assert first is second, "a tensor that stood twice"
-    assert (first.device, found["epoch"]) == (device, 3)
+    assert (first.device, content["epoch"]) == (device, 3)
     np.testing.assert_array_equal(first.to_host(), x.to_host())
 
 

@@ -143,8 +143,8 @@ class ParameterDict(Keyed):
         """The parameter of a name; if there is none, the default, which becomes it."""
         if key not in self:
             self[key] = default
-        found: Tensor = self[key]
-        return found
+        tensor: Tensor = self[key]
+        return tensor
 
     def __repr__(self) -> str:
         return block(type(self).__name__, _lines(self))

@@ -68,11 +68,11 @@ def load(
     if path is None:
         raise ArgumentError(message("nn.load", "a module and no path", "nn.load(model, path)"))
     try:
-        found: LoadReport = model.load_state_dict(_read(path, None), strict)
+        report: LoadReport = model.load_state_dict(_read(path, None), strict)
     except StateError as error:
         error.add_note(f"The state is that of {path}")
         raise
-    return found
+    return report
 
 
 def _read(path: Any, device: Any) -> Mapping[str, Any]:

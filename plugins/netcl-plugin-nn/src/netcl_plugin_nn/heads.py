@@ -117,11 +117,11 @@ class Heads:
         mask = None if causal else self._mask(heads, attn_mask, key_padding_mask)
         p = self.dropout
         if need_weights:
-            found, weights = self._by_weights(heads, mask, p)
+            attended, weights = self._by_weights(heads, mask, p)
         else:
-            found = ag.scaled_dot_product_attention(*heads, mask, p, causal)
+            attended = ag.scaled_dot_product_attention(*heads, mask, p, causal)
         n, _, rows, _ = heads[0].shape
-        joined = ag.reshape(ag.permute(found, (0, 2, 1, 3)), (n, rows, self.embed_dim))
+        joined = ag.reshape(ag.permute(attended, (0, 2, 1, 3)), (n, rows, self.embed_dim))
         out = self._restored(self.out_proj(joined), query)
         if not need_weights:
             return out, None
@@ -132,17 +132,17 @@ class Heads:
         """Query, key and value by heads: (N, num_heads, rows, E / num_heads)."""
         if self.in_proj_weight is not None and given[0] is given[1] is given[2]:
             packed = ag.linear(self._batched(given[0]), self.in_proj_weight, self.in_proj_bias)
-            found = list(ag.split(packed, self.embed_dim, -1))
+            heads = list(ag.split(packed, self.embed_dim, -1))
         else:
-            found = [
+            heads = [
                 ag.linear(self._batched(x), weight, bias)
                 for x, weight, bias in zip(given, self._weights(), self._biases(), strict=True)
             ]
         if self.bias_k is not None:
             for i, more in ((1, self.bias_k), (2, self.bias_v)):
-                wide = ag.broadcast_to(more, (found[i].shape[0], 1, self.embed_dim))
-                found[i] = ag.cat([found[i], wide], 1)
-        return self._with_given([self._by_heads(x) for x in found])
+                wide = ag.broadcast_to(more, (heads[i].shape[0], 1, self.embed_dim))
+                heads[i] = ag.cat([heads[i], wide], 1)
+        return self._with_given([self._by_heads(x) for x in heads])
 
     def _with_given(self, heads: list[Any]) -> list[Any]:
         """Queries, keys and values with the static ones in place, and zeros after them."""
@@ -187,16 +187,16 @@ class Heads:
         q, k = heads[:2]
         n, _, rows, _ = q.shape
         more = k.shape[2]
-        found = []
+        parts = []
         if attn_mask is not None:
             mask = ag.as_operand(attn_mask, q.device)
             if mask.ndim == 3:
                 mask = ag.reshape(mask, (n, self.num_heads, rows, mask.shape[-1]))
-            found.append(mask)
+            parts.append(mask)
         if key_padding_mask is not None:
             mask = ag.as_operand(key_padding_mask, q.device)
-            found.append(ag.reshape(mask, (n, 1, 1, mask.shape[-1])))
-        masks = [_widened(mask, more - mask.shape[-1]) for mask in found]
+            parts.append(ag.reshape(mask, (n, 1, 1, mask.shape[-1])))
+        masks = [_widened(mask, more - mask.shape[-1]) for mask in parts]
         if masks and all(mask.dtype == "bool" for mask in masks):
             return _attended(masks)
         added = [_added(mask, q) for mask in masks]
@@ -222,8 +222,8 @@ def _widened(mask: Any, columns: int) -> Any:
 
 def _attended(masks: list[Any]) -> Any:
     """True where none of the masks hides a key."""
-    found = ag.logical_not(masks[0])
-    return found if len(masks) == 1 else ag.where(masks[1], False, found)
+    merged = ag.logical_not(masks[0])
+    return merged if len(masks) == 1 else ag.where(masks[1], False, merged)
 
 
 def _added(mask: Any, q: Any) -> Any:

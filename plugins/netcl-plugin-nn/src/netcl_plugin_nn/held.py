@@ -76,9 +76,9 @@ class Listed(_Holder):
 
     def pop(self, index: int = -1) -> Any:
         """Take one out, by default the last, and return it; all are numbered anew."""
-        found = self[index]
+        part = self[index]
         del self[index]
-        return found
+        return part
 
     def _number(self, values: Iterable[Any]) -> None:
         self._hold((str(i), each) for i, each in enumerate(values))
@@ -90,8 +90,8 @@ class Listed(_Holder):
         return any(each is value for each in self)
 
     def __getitem__(self, index: Any) -> Any:
-        found = self._held()[index]
-        return self._part(found) if isinstance(index, slice) else found[1]
+        entry = self._held()[index]
+        return self._part(entry) if isinstance(index, slice) else entry[1]
 
     def _part(self: ListedT, named: Iterable[tuple[str, Any]]) -> ListedT:
         """The same kind of list with some of what is held."""
@@ -161,9 +161,9 @@ class Keyed(_Holder):
 
     def pop(self, key: str) -> Any:
         """Take out what has a name, and return it."""
-        found = self[key]
+        part = self[key]
         del self[key]
-        return found
+        return part
 
     def clear(self) -> None:
         """Take everything out."""

@@ -218,13 +218,15 @@ class _BackwardWatch:
         given = [args[i] for i in self.places]
         name = f"{type(self.module).__name__} inputs"
         if len(given) == 1:
-            made = [ag.apply_op(lambda x: x, self._one, given[0], op_name=name, saves=())]
+            outputs = [ag.apply_op(lambda x: x, self._one, given[0], op_name=name, saves=())]
         else:
-            made = _apart(ag.apply_op(_joined, self._several(given), *given, op_name=name), given)
-        found = list(args)
-        for place, x in zip(self.places, made, strict=True):
-            found[place] = x
-        return tuple(found)
+            outputs = _apart(
+                ag.apply_op(_joined, self._several(given), *given, op_name=name), given
+            )
+        inputs = list(args)
+        for place, x in zip(self.places, outputs, strict=True):
+            inputs[place] = x
+        return tuple(inputs)
 
     def left(self, output: Any) -> Any:
         """The output, whose gradients are collected from now on."""
@@ -254,18 +256,18 @@ class _BackwardWatch:
         whole: list[Any] = [None] * max(self.count, 1)
         for place, grad in zip(self.places, grads, strict=True):
             whole[place] = grad
-        found = tuple(whole)
+        changed_grads = tuple(whole)
         for each in self.hooks:
-            changed = each.function(self.module, found, tuple(self.of_outputs))
+            changed = each.function(self.module, changed_grads, tuple(self.of_outputs))
             if changed is not None:
-                found = changed if isinstance(changed, tuple) else (changed,)
-                self._check(found)
+                changed_grads = changed if isinstance(changed, tuple) else (changed,)
+                self._check(changed_grads)
         self.of_outputs = [None] * len(self.of_outputs)
-        return [found[place] for place in self.places]
+        return [changed_grads[place] for place in self.places]
 
-    def _check(self, found: tuple[Any, ...]) -> None:
-        if len(found) != max(self.count, 1):
-            given = f"a backward hook returned {len(found)} gradients"
+    def _check(self, grads: tuple[Any, ...]) -> None:
+        if len(grads) != max(self.count, 1):
+            given = f"a backward hook returned {len(grads)} gradients"
             expected = f"one for each of {max(self.count, 1)} arguments"
             raise ArgumentError(message(type(self.module).__name__, given, expected))
 

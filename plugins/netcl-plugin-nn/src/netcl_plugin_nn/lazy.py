@@ -50,11 +50,11 @@ class _Lazy(Module):
         self._given = bound
         self.plain.__init__(self, *bound.args, **bound.kwargs)
         setattr(self, self.count, 0)
-        for name, made in {**dict(self.named_parameters()), **dict(self.named_buffers())}.items():
-            if made.shape:
-                trained = isinstance(made, Parameter)
+        for name, tensor in {**dict(self.named_parameters()), **dict(self.named_buffers())}.items():
+            if tensor.shape:
+                trained = isinstance(tensor, Parameter)
                 kind = UninitializedParameter if trained else UninitializedBuffer
-                setattr(self, name, kind(made.requires_grad, made.device, made.dtype))
+                setattr(self, name, kind(tensor.requires_grad, tensor.device, tensor.dtype))
 
     def reset_parameters(self) -> None:
         """Nothing: there is nothing to draw yet."""
@@ -80,9 +80,9 @@ class _Lazy(Module):
             sizes = {next(iter(given.arguments)): features, "device": place, "dtype": dtype}
             given.arguments.update(sizes)
             fresh = type(self)(*given.args, **given.kwargs)
-            found = {**dict(fresh.named_parameters()), **dict(fresh.named_buffers())}
+            tensors = {**dict(fresh.named_parameters()), **dict(fresh.named_buffers())}
             for name, each in to_come:
-                each.take(found[name])
+                each.take(tensors[name])
 
     def _features(self, x: Tensor) -> int:
         """The number of the input's features; raises ShapeError for what has none."""

@@ -57,9 +57,9 @@ class Module(Hooked):
     _modules = Kinds(MODULE)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = super().__new__(cls)
-        made.__dict__.update(training=True, _kinds={})
-        return made
+        module = super().__new__(cls)
+        module.__dict__.update(training=True, _kinds={})
+        return module
 
     # -- attributes ------------------------------------------------------------------
 
@@ -171,8 +171,8 @@ class Module(Hooked):
             prefix: What all names begin with.
             remove_duplicate: Whether one that stands in several places comes once.
         """
-        found = ((name, each) for name, each in self._walk(prefix) if each not in (memo or ()))
-        return _once(found) if remove_duplicate else found
+        modules = ((name, each) for name, each in self._walk(prefix) if each not in (memo or ()))
+        return _once(modules) if remove_duplicate else modules
 
     def _walk(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         yield prefix, self
@@ -201,8 +201,8 @@ class Module(Hooked):
             recurse: Whether those of submodules count.
             remove_duplicate: Whether a shared one appears once.
         """
-        found = self._named(PARAMETER, prefix=prefix, recurse=recurse)
-        return _once(found) if remove_duplicate else found
+        named = self._named(PARAMETER, prefix=prefix, recurse=recurse)
+        return _once(named) if remove_duplicate else named
 
     def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
         """All parameters; one that is shared appears once."""
@@ -212,8 +212,8 @@ class Module(Hooked):
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """All buffers with dotted names, each once; arguments as of `named_parameters`."""
-        found = self._named(BUFFER, TRANSIENT, prefix=prefix, recurse=recurse)
-        return _once(found) if remove_duplicate else found
+        named = self._named(BUFFER, TRANSIENT, prefix=prefix, recurse=recurse)
+        return _once(named) if remove_duplicate else named
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """All buffers, each once."""
@@ -221,20 +221,20 @@ class Module(Hooked):
 
     def get_submodule(self, target: str) -> Module:
         """The module of a dotted name; "" is this one. Raises MissingNameError for none."""
-        found: Module = self
+        module: Module = self
         for name in target.split(".") if target else ():
-            found = found._get(name, MODULE)
-        return found
+            module = module._get(name, MODULE)
+        return module
 
     def get_parameter(self, target: str) -> Tensor:
         """The parameter of a dotted name; raises MissingNameError if there is none."""
-        found: Tensor = self._found(target, PARAMETER)
-        return found
+        parameter: Tensor = self._found(target, PARAMETER)
+        return parameter
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer of a dotted name; raises MissingNameError if there is none."""
-        found: Tensor = self._found(target, BUFFER, TRANSIENT)
-        return found
+        buffer: Tensor = self._found(target, BUFFER, TRANSIENT)
+        return buffer
 
     def _found(self, target: str, *kinds: str) -> Any:
         place, _, name = target.rpartition(".")

@@ -119,11 +119,11 @@ def pad_packed_sequence(
         places = _host(sequence.unsorted_indices)
     lengths = (counts[:, None] > places).sum(0)
     begins = np.array([0, *accumulate(counts)][: len(counts)])
-    found = np.full((steps, len(places)), len(sequence.data))
-    found[: len(counts)] = begins[:, None] + places
-    found[np.arange(steps)[:, None] >= lengths] = len(sequence.data)
-    found = found.T if batch_first else found
-    return _padded(sequence.data, found, padding_value), Tensor.from_host(lengths, "numpy")
+    places_in_rows = np.full((steps, len(places)), len(sequence.data))
+    places_in_rows[: len(counts)] = begins[:, None] + places
+    places_in_rows[np.arange(steps)[:, None] >= lengths] = len(sequence.data)
+    places_in_rows = places_in_rows.T if batch_first else places_in_rows
+    return _padded(sequence.data, places_in_rows, padding_value), Tensor.from_host(lengths, "numpy")
 
 
 def pad_sequence(
@@ -150,8 +150,8 @@ def pad_sequence(
     sizes = np.array([len(each) for each in sequences])
     ends = np.cumsum(sizes)
     at = np.arange(sizes.max()) - (padding_side == "left") * (sizes.max() - sizes)[:, None]
-    found = np.where((at < 0) | (at >= sizes[:, None]), ends[-1], (ends - sizes)[:, None] + at)
-    return _padded(ag.cat(list(sequences)), found if batch_first else found.T, padding_value)
+    sources = np.where((at < 0) | (at >= sizes[:, None]), ends[-1], (ends - sizes)[:, None] + at)
+    return _padded(ag.cat(list(sequences)), sources if batch_first else sources.T, padding_value)
 
 
 def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
@@ -239,5 +239,5 @@ def _rows(x: Any, rows: Any) -> Any:
 def _padded(rows: Any, places: Any, value: float) -> Any:
     """Rows at places (one past the last: padding), in the shape of the places."""
     padding = ag.full_like(rows[:1], value)
-    found = _rows(ag.cat([rows, padding]), places.reshape(-1))
-    return ag.reshape(found, (*places.shape, *rows.shape[1:]))
+    padded = _rows(ag.cat([rows, padding]), places.reshape(-1))
+    return ag.reshape(padded, (*places.shape, *rows.shape[1:]))

@@ -43,8 +43,8 @@ class Parameter(Tensor):
         return Parameter(self, self.requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
-        made = memo[id(self)] = owned(super().__deepcopy__(memo), self.requires_grad)
-        return made
+        copy = memo[id(self)] = owned(super().__deepcopy__(memo), self.requires_grad)
+        return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Parameter, (self.to_host(), self.requires_grad)
@@ -81,10 +81,10 @@ class Buffer(Tensor):
 
 def owned(tensor: Tensor, requires_grad: bool = True) -> Parameter:
     """A parameter in the place of a tensor that nobody else holds."""
-    made = object.__new__(Parameter)
-    Tensor.__init__(made, tensor.buffer, tensor.shape, tensor.dtype, tensor.device)
-    made.requires_grad_(requires_grad)
-    return made
+    parameter = object.__new__(Parameter)
+    Tensor.__init__(parameter, tensor.buffer, tensor.shape, tensor.dtype, tensor.device)
+    parameter.requires_grad_(requires_grad)
+    return parameter
 
 
 def as_plain(value: Any) -> Tensor:

@@ -19,11 +19,11 @@ _MAPS: Final = ("matrix_exp", "cayley", "householder")
 
 
 def _parameter(who: str, module: Any, name: str) -> Any:
-    found = getattr(module, name, None)
-    if not isinstance(found, nc.Tensor):
+    value = getattr(module, name, None)
+    if not isinstance(value, nc.Tensor):
         given = f"{type(module).__name__} without a parameter {name!r}"
         raise ArgumentError(message(who, given, "one of its own"))
-    return found
+    return value
 
 
 @final
@@ -120,8 +120,8 @@ def spectral_norm(
     """
     weight = _parameter("spectral_norm", module, name)
     _check_times(n_power_iterations)
-    made = _SpectralNorm(weight, n_power_iterations, _dim_of(module, dim), eps)
-    return register_parametrization(module, name, made)
+    normalization = _SpectralNorm(weight, n_power_iterations, _dim_of(module, dim), eps)
+    return register_parametrization(module, name, normalization)
 
 
 def _check_times(times: int) -> None:
@@ -221,7 +221,7 @@ class _Orthogonal(Module):
             below = ag.tril(x, -1)
             tau = 2 / (1 + ag.sum(below * below, -2))
             signs = ag.diagonal(x, 0, -2, -1).detach().trunc()  # 1 and -1, kept by right_inverse
-            found = nc.linalg.householder_product(below, tau) * ag.unsqueeze(signs, -2)
+            orthogonal = nc.linalg.householder_product(below, tau) * ag.unsqueeze(signs, -2)
         else:
             skew = ag.tril(x)
             if n != k:
@@ -229,14 +229,14 @@ class _Orthogonal(Module):
                 skew = ag.cat([skew, rest], -1)
             skew = skew - ag.transpose(skew, -2, -1)
             if self.how == "matrix_exp":
-                found = nc.linalg.matrix_exp(skew)
+                orthogonal = nc.linalg.matrix_exp(skew)
             else:
                 one = ag.eye(n, dtype=x.dtype, device=x.device)
-                found = nc.linalg.solve(one - skew / 2, one + skew / 2)
-            found = found[..., :k]
+                orthogonal = nc.linalg.solve(one - skew / 2, one + skew / 2)
+            orthogonal = orthogonal[..., :k]
         if self._moves:
-            found = ag.matmul(self.base, found)
-        return ag.transpose(found, -2, -1) if wide else found
+            orthogonal = ag.matmul(self.base, orthogonal)
+        return ag.transpose(orthogonal, -2, -1) if wide else orthogonal
 
     def right_inverse(self, value: Any) -> Any:
         """With a base that is the value, made orthogonal, and -1 on the diagonal; without a base
@@ -251,8 +251,8 @@ class _Orthogonal(Module):
             places = np.arange(raw.shape[-2])
             signs = np.sign(raw[..., places, places])
             raw[..., places, places] = np.where(tau == 0, -signs, signs)
-            made = nc.tensor(raw, value.device, value.dtype)
-            return made if wide else ag.transpose(made, -2, -1)
+            weight = nc.tensor(raw, value.device, value.dtype)
+            return weight if wide else ag.transpose(weight, -2, -1)
         n, k = q.shape[-2:]
         if n != k:
             noise = nc.randn((*q.shape[:-1], n - k), dtype=q.dtype, device=q.device)
@@ -293,5 +293,5 @@ def orthogonal(
     if how not in _MAPS:
         known = "one of " + ", ".join(_MAPS)
         raise AttributeValueError(message("orthogonal", f"orthogonal_map={how!r}", known))
-    made = _Orthogonal(weight, how, use_trivialization)
-    return register_parametrization(module, name, made, unsafe=True)
+    parametrization = _Orthogonal(weight, how, use_trivialization)
+    return register_parametrization(module, name, parametrization, unsafe=True)

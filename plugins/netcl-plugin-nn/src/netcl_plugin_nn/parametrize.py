@@ -45,16 +45,16 @@ class ParametrizationList(ModuleList):
         super().__init__(modules)
         self.unsafe = unsafe
         try:
-            found = self._inverted(original)
+            originals = self._inverted(original)
         except NotImplementedError:  # it starts from what the functions make of the original
-            found = original
-        self.is_tensor = not isinstance(found, (tuple, list))
+            originals = original
+        self.is_tensor = not isinstance(originals, (tuple, list))
         if self.is_tensor:
-            _overwritten(original, found)
+            _overwritten(original, originals)
             self._hold_original("original", original)
         else:
-            self.ntensors = len(found)
-            for i, each in enumerate(found):
+            self.ntensors = len(originals)
+            for i, each in enumerate(originals):
                 kept = type(original)(each.detach()) if isinstance(original, Parameter) else each
                 self._hold_original(f"original{i}", kept)
 
@@ -72,9 +72,9 @@ class ParametrizationList(ModuleList):
 
     def right_inverse(self, value: Any) -> None:
         """Change the originals so that the functions give a value."""
-        found = self._inverted(value)
-        found = [found] if self.is_tensor else found
-        for target, each in zip(self._originals(), found, strict=True):
+        originals = self._inverted(value)
+        originals = [originals] if self.is_tensor else originals
+        for target, each in zip(self._originals(), originals, strict=True):
             _overwritten(target, each)
 
     def _originals(self) -> list[Any]:
@@ -85,10 +85,10 @@ class ParametrizationList(ModuleList):
     def forward(self) -> Any:
         """The value."""
         first, *others = self
-        found = first(*self._originals())
+        value = first(*self._originals())
         for each in others:
-            found = each(found)
-        return found
+            value = each(value)
+        return value
 
 
 def _overwritten(target: Any, value: Any) -> None:
@@ -109,12 +109,12 @@ class _Computed:
     def __get__(self, module: Any, owner: type | None = None) -> Any:
         if module is None:
             return self
-        made = module.parametrizations[self.name]
+        parametrizations = module.parametrizations[self.name]
         if not _open:
-            return made()
+            return parametrizations()
         key = id(module), self.name
         if key not in _cache:
-            _cache[key] = made()
+            _cache[key] = parametrizations()
         return _cache[key]
 
     def __set__(self, module: Any, value: Any) -> None:
@@ -170,31 +170,31 @@ def register_parametrization(
         given = f"{type(module).__name__} without a parameter or buffer {tensor_name!r}"
         raise ArgumentError(message("register_parametrization", given, "one of its own"))
     before = getattr(module, tensor_name)
-    made = None if known else ParametrizationList([parametrization], before, unsafe)
+    parametrizations = None if known else ParametrizationList([parametrization], before, unsafe)
     if not unsafe:
         with ag.no_grad():
-            after = parametrization(before) if made is None else made()
+            after = parametrization(before) if parametrizations is None else parametrizations()
         if (after.shape, after.dtype) != (before.shape, before.dtype):
             given = f"a parametrization that gives {after.dtype} of shape {after.shape}"
             expected, remedy = f"{before.dtype} of {before.shape}", "Say unsafe=True"
             raise ShapeError(message("register_parametrization", given, expected, remedy))
-    if made is None:
+    if parametrizations is None:
         module.parametrizations[tensor_name].append(parametrization)
         return module
     delattr(module, tensor_name)
     if not is_parametrized(module):
         module.parametrizations = ModuleDict()
-    module.parametrizations[tensor_name] = made
+    module.parametrizations[tensor_name] = parametrizations
     _settle(module)
     return module
 
 
 def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
     """Whether something of a module is parametrized, or one tensor of it."""
-    found = module.__dict__.get("parametrizations")
-    if not isinstance(found, ModuleDict):
+    parametrizations = module.__dict__.get("parametrizations")
+    if not isinstance(parametrizations, ModuleDict):
         return False
-    return len(found) > 0 if tensor_name is None else tensor_name in found
+    return len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
 
 
 def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
@@ -206,14 +206,14 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
     if not is_parametrized(module, tensor_name):
         given = f"{type(module).__name__} without a parametrization of {tensor_name!r}"
         raise ArgumentError(message("remove_parametrizations", given, "one that has it"))
-    made = module.parametrizations[tensor_name]
-    if not (leave_parametrized or made.is_tensor):
+    parametrizations = module.parametrizations[tensor_name]
+    if not (leave_parametrized or parametrizations.is_tensor):
         given = f"leave_parametrized=False where {tensor_name} is computed from several tensors"
         raise ArgumentError(message("remove_parametrizations", given, "True"))
-    original = made._originals()[0]
+    original = parametrizations._originals()[0]
     if leave_parametrized:
-        value = made().detach()
-        if value.shape == original.shape and made.is_tensor:
+        value = parametrizations().detach()
+        if value.shape == original.shape and parametrizations.is_tensor:
             _overwritten(original, value)
         elif isinstance(original, Parameter):
             original = Parameter(value, original.requires_grad)

@@ -89,9 +89,9 @@ class BasePruningMethod(ABC):
             dim = self.dim % t.ndim  # type: ignore[attr-defined]
             left = ag.ne(ag.sum(mask, tuple(i for i in range(t.ndim) if i != dim)), 0)
             left = (*[slice(None)] * dim, left)
-        found = mask.clone()
-        found[left] = self.compute_mask(t[left], mask[left]).astype(mask.dtype)
-        return found
+        further = mask.clone()
+        further[left] = self.compute_mask(t[left], mask[left]).astype(mask.dtype)
+        return further
 
     def prune(self, t: Any, default_mask: Any = None, importance_scores: Any = None) -> Any:
         """A tensor with the mask on it, of which nothing is kept."""
@@ -132,11 +132,11 @@ class _Amount(BasePruningMethod):
         count = self._count(scores.numel())
         if not count:
             return mask
-        found = ag.ones_like(scores).detach()
-        found[ag.topk(scores, count, largest=False).indices] = 0
+        kept = ag.ones_like(scores).detach()
+        kept[ag.topk(scores, count, largest=False).indices] = 0
         if dim is None:
-            return mask * found.reshape(mask.shape)
-        return mask * found.reshape([-1 if i == dim % mask.ndim else 1 for i in range(mask.ndim)])
+            return mask * kept.reshape(mask.shape)
+        return mask * kept.reshape([-1 if i == dim % mask.ndim else 1 for i in range(mask.ndim)])
 
 
 class RandomUnstructured(_Amount):
@@ -257,8 +257,8 @@ def global_unstructured(
     masks = [getattr(module, name + "_mask", None) for module, name in parameters]
     whole = ag.cat([ag.ones_like(x).reshape(-1) if m is None else m.reshape(-1)
                     for m, x in zip(masks, values, strict=True)])  # fmt: skip
-    found = method._further(ag.cat([x.detach().reshape(-1) for x in scores]), whole.detach())
-    parts = ag.split(found, [int(x.size) for x in values])
+    pruned = method._further(ag.cat([x.detach().reshape(-1) for x in scores]), whole.detach())
+    parts = ag.split(pruned, [int(x.size) for x in values])
     for (module, name), value, part in zip(parameters, values, parts, strict=True):
         custom_from_mask(module, name, part.reshape(value.shape))
 

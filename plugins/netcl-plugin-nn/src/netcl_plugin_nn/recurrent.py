@@ -69,8 +69,8 @@ class RNNBase(Module):
                 if proj_size:
                     shapes["weight_hr"] = (proj_size, hidden_size)
                 for name, shape in shapes.items():
-                    made = owned(Tensor.empty(shape, dtype, device))
-                    setattr(self, f"{name}_l{layer}{direction}", made)
+                    parameter = owned(Tensor.empty(shape, dtype, device))
+                    setattr(self, f"{name}_l{layer}{direction}", parameter)
         self.reset_parameters()
 
     @property
@@ -148,12 +148,12 @@ class RNNBase(Module):
         for layer in range(self.num_layers):
             if layer and self.dropout:
                 x = ag.dropout(x, self.dropout, self.training)
-            found = [
+            results = [
                 self._run(x, begin[len(ends) + i], layer, direction, present)
                 for i, direction in enumerate(self._directions)
             ]
-            ends += [end for _, end in found]
-            outputs = [output for output, _ in found]
+            ends += [end for _, end in results]
+            outputs = [output for output, _ in results]
             x = outputs[0] if len(outputs) == 1 else ag.cat(outputs, -1)
         return x, [ag.stack(each) for each in zip(*ends, strict=True)]
 
@@ -168,12 +168,12 @@ class RNNBase(Module):
             expected = f"{layout} or (L, {{0}})".format(self.input_size)
             raise ShapeError(message(type(self).__name__, f"input of shape {x.shape}", expected))
         if x.ndim == 2:
-            found = ag.unsqueeze(x, 1)
+            steps_first = ag.unsqueeze(x, 1)
         else:
-            found = ag.transpose(x, 0, 1) if self.batch_first else x
-        if not found.shape[0]:
+            steps_first = ag.transpose(x, 0, 1) if self.batch_first else x
+        if not steps_first.shape[0]:
             raise ShapeError(message(type(self).__name__, "a sequence of no steps", "at least one"))
-        return found
+        return steps_first
 
     def _begin(self, x: Any, hx: Any, batched: bool, order: Any = None) -> list[tuple[Any, ...]]:
         """The states before the first step, of each layer and direction; sequences in `order`."""
@@ -212,11 +212,11 @@ class RNNBase(Module):
         if whole is not None and {products.dtype, *(each.dtype for each in state)} == {
             matrix.dtype
         }:
-            found = whole(products, *state, matrix, bias, reverse=bool(direction))
+            results = whole(products, *state, matrix, bias, reverse=bool(direction))
         else:
             more = projection, bool(direction), present
-            found = unrolled(self.step, products, state, matrix, bias, *more)
-        return found[0], tuple(found[1:])
+            results = unrolled(self.step, products, state, matrix, bias, *more)
+        return results[0], tuple(results[1:])
 
     def extra_repr(self) -> str:
         """The sizes, and the settings that are not the default ones."""

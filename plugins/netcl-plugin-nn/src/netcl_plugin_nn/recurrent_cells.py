@@ -42,8 +42,8 @@ class _Cell(Module):
         shapes = {"weight_ih": (rows, input_size), "weight_hh": (rows, hidden_size)}
         for name, shape in (shapes | {"bias_ih": (rows,), "bias_hh": (rows,)}).items():
             there = bias or name in shapes
-            made = owned(Tensor.empty(shape, dtype, device)) if there else None
-            self.register_parameter(name, made)
+            parameter = owned(Tensor.empty(shape, dtype, device)) if there else None
+            self.register_parameter(name, parameter)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -79,9 +79,9 @@ class _Cell(Module):
             ag.linear(x, self.weight_ih, self.bias_ih),
             ag.linear(state[0], self.weight_hh, self.bias_hh),
         )
-        found = STEPS[self.step](*products, state)
-        found = found if lead else tuple(ag.squeeze(each, 0) for each in found)
-        return found if self.states > 1 else found[0]
+        state_after = STEPS[self.step](*products, state)
+        state_after = state_after if lead else tuple(ag.squeeze(each, 0) for each in state_after)
+        return state_after if self.states > 1 else state_after[0]
 
     def extra_repr(self) -> str:
         """The sizes, and the settings that are not the default ones."""

@@ -146,8 +146,8 @@ class _Nest:
             kind = "ordered" if isinstance(x, OrderedDict) else "dict"
             rows = [[self.packed(k, (*path, k)), self.packed(v, (*path, k))] for k, v in x.items()]
             return {kind: rows}
-        for kind, made in _SEQUENCES.items():
-            if isinstance(x, made):
+        for kind, sequence in _SEQUENCES.items():
+            if isinstance(x, sequence):
                 rows = [self.packed(each, (*path, i)) for i, each in enumerate(x)]
                 return rows if kind == "list" else {kind: rows}
         remedy = "Give its parts, or its text"
@@ -201,8 +201,8 @@ class _Arrays:
             return x
         ((kind, held),) = x.items()
         if kind in ("tensor", "leaf"):
-            made = self._once(held, lambda array: Tensor.from_host(array, self._device))
-            return made.requires_grad_() if kind == "leaf" else made
+            tensor = self._once(held, lambda array: Tensor.from_host(array, self._device))
+            return tensor.requires_grad_() if kind == "leaf" else tensor
         if kind == "array":
             return self._once(held, np.copy)
         if kind == "scalar":

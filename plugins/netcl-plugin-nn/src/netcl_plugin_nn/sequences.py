@@ -146,14 +146,14 @@ class _Launches:
     ) -> Callable[[_Place, _Place], None]:
         """How to launch a product with the weight, from where to where; it is packed once."""
         request = Request("linear", self.request.device, (), (out,), {})
-        made = gemm(request, product, bias is not None, often=True)
+        kernels = gemm(request, product, bias is not None, often=True)
         first = len(self.scratch)
-        self.scratch += made.scratch
-        moved = {("scratch", i): ("scratch", first + i) for i in range(len(made.scratch))}
+        self.scratch += kernels.scratch
+        moved = {("scratch", i): ("scratch", first + i) for i in range(len(kernels.scratch))}
         moved[("in", 1)] = weight
         if bias is not None:
             moved[("in", 2)] = bias
-        *packs, last = made.launches
+        *packs, last = kernels.launches
         each = [*[pack for pack in packs if ("in", 0) in pack.args], last]
         self.found += [_moved(pack, moved) for pack in packs if pack not in each]
 
@@ -321,16 +321,16 @@ def _whole(saved: Saved, grads: Sequence[Any]) -> list[Any]:
 def _of_weights(saved: Saved, slopes: Any) -> list[Any]:
     """The gradients of weight and bias: one product over all steps."""
     hidden, outputs, (*_, weight, bias) = saved.inputs[1], saved.outputs[0], saved.inputs
-    found: list[Any] = [None, None]
+    gradients: list[Any] = [None, None]
     rows = ag.reshape(slopes, (-1, weight.shape[0]))
     if saved.needs[-2]:
         first = ag.unsqueeze(hidden, 0)
         before = [outputs[1:], first] if saved.attrs["reverse"] else [first, outputs[:-1]]
         states = ag.cat(before) if len(outputs) > 1 else first
-        found[0] = ag.matmul(rows, ag.reshape(states, (-1, weight.shape[1])), True)
+        gradients[0] = ag.matmul(rows, ag.reshape(states, (-1, weight.shape[1])), True)
     if bias is not None and saved.needs[-1]:
-        found[1] = ag.sum(rows, 0)
-    return found
+        gradients[1] = ag.sum(rows, 0)
+    return gradients
 
 
 def _operator(

@@ -179,8 +179,8 @@ class _Machine:
         steps = [step * array.itemsize for step in strides]
         view = np.lib.stride_tricks.as_strided(array[offset:], shape, steps)
         whole = view if elements else np.empty(shape, array.dtype)
-        made = Tensor.from_host(whole.astype(DTYPES[dtype].numpy), self._device)
-        return self._leaf(made, grad)
+        tensor = Tensor.from_host(whole.astype(DTYPES[dtype].numpy), self._device)
+        return self._leaf(tensor, grad)
 
     @staticmethod
     def _leaf(x: Any, grad: Any) -> Any:
@@ -191,9 +191,9 @@ class _Machine:
     def _items(self) -> list[Any]:
         """What stands above the last mark."""
         place = self._marks.pop()
-        found = self._stack[place:]
+        items = self._stack[place:]
         del self._stack[place:]
-        return found
+        return items
 
     def _op_mark(self, _: Any) -> None:
         self._marks.append(len(self._stack))
@@ -215,8 +215,8 @@ class _Machine:
         self._stack.append(tuple(self._items()))
 
     def _op_tuple1(self, _: Any, count: int = 1) -> None:
-        found = tuple(self._stack[-count:])
-        self._stack[-count:] = [found]
+        values = tuple(self._stack[-count:])
+        self._stack[-count:] = [values]
 
     def _op_tuple2(self, _: Any) -> None:
         self._op_tuple1(_, 2)
@@ -245,10 +245,10 @@ class _Machine:
         self._top(dict).update(zip(items[::2], items[1::2], strict=True))
 
     def _top(self, kind: type) -> Any:
-        found = self._stack[-1]
-        if not isinstance(found, kind):
-            raise ValueError(f"a {type(found).__name__} in the place of a {kind.__name__}")
-        return found
+        top = self._stack[-1]
+        if not isinstance(top, kind):
+            raise ValueError(f"a {type(top).__name__} in the place of a {kind.__name__}")
+        return top
 
     def _op_build(self, _: Any) -> None:
         """The attributes of a state dict, which say versions of layers, are left out."""

@@ -26,12 +26,12 @@ def _gelu(x: Any) -> Any:
 
 def activation_of(who: str, given: Activation) -> Callable[[Any], Any]:
     """The function of 'relu' or 'gelu', or the function itself; raises AttributeValueError."""
-    found = {"relu": _relu, "gelu": _gelu}.get(given) if isinstance(given, str) else given
-    if not callable(found):
+    activation = {"relu": _relu, "gelu": _gelu}.get(given) if isinstance(given, str) else given
+    if not callable(activation):
         raise AttributeValueError(
             message(who, f"activation={given!r}", "'relu', 'gelu' or a function")
         )
-    return found
+    return activation
 
 
 class _Layer(Module):
@@ -55,10 +55,10 @@ class _Layer(Module):
     ) -> None:
         placed = {"device": device, "dtype": dtype}
         for name in self.attentions:
-            made = MultiheadAttention(
+            attention = MultiheadAttention(
                 d_model, nhead, dropout, bias, batch_first=batch_first, **placed
             )
-            setattr(self, name, made)
+            setattr(self, name, attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias, **placed)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, **placed)
@@ -83,11 +83,11 @@ class _Layer(Module):
     def _attend(
         self, name: str, x: Any, memory: Any, mask: Any, padding: Any, is_causal: bool | None
     ) -> Any:
-        found, _ = getattr(self, name)(
+        attended, _ = getattr(self, name)(
             x, memory, memory, key_padding_mask=padding, need_weights=False, attn_mask=mask,
             is_causal=bool(is_causal),
         )  # fmt: skip
-        return found
+        return attended
 
 
 class TransformerEncoderLayer(_Layer):

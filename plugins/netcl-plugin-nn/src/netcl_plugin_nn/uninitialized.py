@@ -68,16 +68,16 @@ class Uninitialized(_Tensor):
         return self._alike(self.device, dtype)
 
     def _alike(self, device: Any, dtype: Any) -> Any:
-        made = object.__new__(type(self))
-        made._set_up(self._requires_grad, device, dtype)
-        return made
+        copy = object.__new__(type(self))
+        copy._set_up(self._requires_grad, device, dtype)
+        return copy
 
     def __copy__(self) -> Any:
         return self._alike(self.device, self.dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        made = memo[id(self)] = self.__copy__()
-        return made
+        copy = memo[id(self)] = self.__copy__()
+        return copy
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)

@@ -67,18 +67,18 @@ def get_total_norm(
     Args:
         foreach: Has no effect.
     """
-    found = [x.value for x in _listed(tensors) if x.size]
-    return _norm_of("get_total_norm", _together("get_total_norm", found), norm_type,
+    values = [x.value for x in _listed(tensors) if x.size]
+    return _norm_of("get_total_norm", _together("get_total_norm", values), norm_type,
                     error_if_nonfinite)  # fmt: skip
 
 
-def _norm_of(who: str, found: list[Tensor], norm_type: float, finite: bool) -> Tensor:
+def _norm_of(who: str, gradients: list[Tensor], norm_type: float, finite: bool) -> Tensor:
     power = _number(who, "norm_type", norm_type)
     if power == 0:
         raise AttributeValueError(message(who, "norm_type=0", "a number above 0"))
-    if not found:
+    if not gradients:
         return Tensor.zeros((), device=default_device())
-    norm = kernels.norm_of(found, power)
+    norm = kernels.norm_of(gradients, power)
     if finite and not math.isfinite(norm.item()):
         given, expected = f"a total norm of {norm.item()}", "a finite one"
         remedy = "Lower the loss scale or the learning rate, or look with ag.detect_anomaly()"
@@ -104,9 +104,9 @@ def clip_grads_with_norm_(
         foreach: Has no effect.
     """
     who = "clip_grads_with_norm_"
-    max_norm, found = _number(who, "max_norm", max_norm), _gradients(who, parameters)
-    if found:
-        kernels.scale(found, total_norm.value, max_norm)
+    max_norm, gradients = _number(who, "max_norm", max_norm), _gradients(who, parameters)
+    if gradients:
+        kernels.scale(gradients, total_norm.value, max_norm)
 
 
 def clip_grad_value_(parameters: Any, clip_value: float) -> None:
@@ -121,9 +121,9 @@ def clip_grad_value_(parameters: Any, clip_value: float) -> None:
     `parameters` and DeviceError as of `clip_grad_norm_`; NaN stays NaN.
     """
     limit = _number("clip_grad_value_", "clip_value", clip_value)
-    found = _gradients("clip_grad_value_", parameters)
-    if found:
-        kernels.clamp(found, limit)
+    gradients = _gradients("clip_grad_value_", parameters)
+    if gradients:
+        kernels.clamp(gradients, limit)
 
 
 def unscale_grads_(parameters: Any, scale: Tensor, found_inf: Tensor) -> None:
@@ -153,13 +153,15 @@ def unscale_grads_(parameters: Any, scale: Tensor, found_inf: Tensor) -> None:
         if given.size != 1 or given.dtype != dtype:
             text = f"{name} of {given.dtype} and shape {given.shape}"
             raise ArgumentError(message(who, text, f"{dtype} of one element"))
-    found = _gradients(who, parameters)
+    gradients = _gradients(who, parameters)
     for other in (scale, found_inf):
-        if found and other.device is not found[0].device:
-            text = f"gradients on {found[0].device!r}, and scale or found_inf on {other.device!r}"
+        if gradients and other.device is not gradients[0].device:
+            text = (
+                f"gradients on {gradients[0].device!r}, and scale or found_inf on {other.device!r}"
+            )
             raise DeviceError(message(who, text, "all on one device"))
-    if found:
-        kernels.unscale(found, scale, found_inf)
+    if gradients:
+        kernels.unscale(gradients, scale, found_inf)
 
 
 def _gradients(who: str, parameters: Any) -> list[Tensor]:
@@ -172,12 +174,12 @@ def _listed(given: Any) -> list[Any]:
     return [given] if isinstance(given, Tensor) else list(given)
 
 
-def _together(who: str, found: list[Tensor]) -> list[Tensor]:
-    devices = list(dict.fromkeys(g.device for g in found))
+def _together(who: str, gradients: list[Tensor]) -> list[Tensor]:
+    devices = list(dict.fromkeys(g.device for g in gradients))
     if len(devices) > 1:
         text = f"gradients on {devices[0]!r} and on {devices[1]!r}"
         raise DeviceError(message(who, text, "all on one device", "Clip them device by device"))
-    return found
+    return gradients
 
 
 def _number(who: str, name: str, value: Any) -> float:

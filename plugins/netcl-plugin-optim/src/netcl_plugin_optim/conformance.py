@@ -154,8 +154,8 @@ def clip_norm(device: Device) -> None:
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = Tensor.from_host(np.asarray(gradient), device)
     norm = np.sqrt(sum((each.astype("float64") ** 2).sum() for each in gradients))
-    found = api.clip_grad_norm_(parameters, 1.0)
-    np.testing.assert_allclose(found.item(), norm, rtol=1e-5)
+    total = api.clip_grad_norm_(parameters, 1.0)
+    np.testing.assert_allclose(total.item(), norm, rtol=1e-5)
     for parameter, gradient in zip(parameters, gradients, strict=True):
         assert parameter.grad is not None
         np.testing.assert_allclose(parameter.grad.to_host(), gradient / norm, rtol=1e-5, atol=1e-7)

@@ -101,10 +101,10 @@ def _numpy_norm(gradients: Sequence[Tensor], power: float, acc: str) -> Tensor:
 
 
 def _numpy_unscale(gradients: Sequence[Tensor], scale: Tensor, found_inf: Tensor) -> None:
-    def run(given: Sequence[Any], found: Any, *targets: Any) -> None:
+    def run(given: Sequence[Any], overflow: Any, *targets: Any) -> None:
         for target in targets:
             wide = widened(target)
-            found |= not np.isfinite(wide).all()
+            overflow |= not np.isfinite(wide).all()
             target[...] = wide * (wide.dtype.type(1) / given[0].astype(wide.dtype))
 
     on_host(run, [scale], [found_inf, *gradients])

@@ -66,12 +66,12 @@ def named(who: str, params: Any) -> tuple[list[str], list[Any]]:
 
 def leaves(who: str, params: Sequence[Any]) -> list[Tensor]:
     """The leaf tensors of some operands."""
-    found = []
+    tensors = []
     for p in params:
         if not (isinstance(p, Tensor) and p.is_leaf):
             raise ArgumentError(message(who, f"a {type(p).__name__} to optimize", "leaf tensors"))
         leaf = p.value
         if not DTYPES[leaf.dtype].floating:
             raise DtypeError(message(who, f"a {leaf.dtype} parameter", "a floating dtype"))
-        found.append(leaf)
-    return found
+        tensors.append(leaf)
+    return tensors

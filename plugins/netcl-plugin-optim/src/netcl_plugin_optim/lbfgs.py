@@ -118,19 +118,19 @@ class LBFGS(Optimizer):
                 longest = float(np.abs(state["d"]).max())
                 at = self._on_line(closure, place, state["d"])
                 left = group["max_eval"] - calls
-                point, made = search(at, begin, state["t"], longest, left)
+                point, steps = search(at, begin, state["t"], longest, left)
                 loss, gradient, state["t"] = point.loss, point.gradient, point.t
                 place = self._move(place, point.t)
             else:
                 place = self._move(place, state["t"])
-                made = int(turn != group["max_iter"])  # what comes after is the next step's
-                if made:
+                steps = int(turn != group["max_iter"])  # what comes after is the next step's
+                if steps:
                     written = self._versions()
                     loss, gradient = float(evaluated("LBFGS", closure)), self._gradient()
                     if self._versions() != written:  # the closure clamped them, say
                         place = self._place()
-            calls += made
-            state["func_evals"] += made
+            calls += steps
+            state["func_evals"] += steps
             done = not _above(gradient, group["tolerance_grad"]) or calls >= group["max_eval"]
             small = not _above(state["d"] * state["t"], group["tolerance_change"])
             if done or small or abs(loss - before) < group["tolerance_change"]:
@@ -183,12 +183,12 @@ class LBFGS(Optimizer):
 
     def _move(self, place: Array, t: float) -> Array:
         """Set the parameters to what lies that far along the direction, and return it."""
-        found: Array = place + place.dtype.type(t) * self._state["d"]
+        moved: Array = place + place.dtype.type(t) * self._state["d"]
         offset = 0
         for p in self._parameters():
-            p.overwrite(found[offset : offset + p.size].reshape(p.shape))
+            p.overwrite(moved[offset : offset + p.size].reshape(p.shape))
             offset += p.size
-        return found
+        return moved
 
     def _versions(self) -> list[int]:
         return [p.version for p in self._parameters()]

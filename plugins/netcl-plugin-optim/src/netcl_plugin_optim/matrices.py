@@ -127,18 +127,18 @@ class _MatrixOptimizer(Optimizer):
         }
 
     def _load_states(self, held: Mapping[int, Mapping[str, Any]]) -> None:
-        made: dict[int, dict[str, Tensor]] = {}
+        states: dict[int, dict[str, Tensor]] = {}
         for p in self._parameters():
             if id(p) not in held:
                 continue
-            made[id(p)] = {}
+            states[id(p)] = {}
             for name, shape in self._fresh(p).items():
                 value = np.asarray(held[id(p)][name], DTYPES[_wide(p)].numpy)
                 if value.shape != shape:
                     given = f"{name} of shape {value.shape} for a parameter of {p.shape}"
                     raise self._misfit(given, f"{shape}")
-                made[id(p)][name] = Tensor.from_host(value.copy(), p.device)
-        self._held = made
+                states[id(p)][name] = Tensor.from_host(value.copy(), p.device)
+        self._held = states
 
 
 def _wide(p: Tensor) -> str:
@@ -312,14 +312,14 @@ def _orthogonal(x: Any, group: Group) -> Any:
     """A matrix with its singular values near 1, in bfloat16."""
     a, b, c = map(float, group["ns_coefficients"])
     high = x.shape[0] > x.shape[1]
-    found = _rounded(ag.t(x) if high else x)
-    norm = _rounded(ag.sqrt(ag.sum(ag.square(found))))
-    found = _rounded(ag.div(found, ag.clamp(norm, min=float(group["eps"]))))
+    orthogonal = _rounded(ag.t(x) if high else x)
+    norm = _rounded(ag.sqrt(ag.sum(ag.square(orthogonal))))
+    orthogonal = _rounded(ag.div(orthogonal, ag.clamp(norm, min=float(group["eps"]))))
     for _ in range(group["ns_steps"]):
-        gram = _rounded(ag.matmul(found, ag.t(found)))
+        gram = _rounded(ag.matmul(orthogonal, ag.t(orthogonal)))
         inner = _rounded(ag.add(ag.mul(gram, b), ag.mul(ag.matmul(gram, gram), c)))
-        found = _rounded(ag.add(ag.mul(found, a), ag.matmul(inner, found)))
-    return ag.t(found) if high else found
+        orthogonal = _rounded(ag.add(ag.mul(orthogonal, a), ag.matmul(inner, orthogonal)))
+    return ag.t(orthogonal) if high else orthogonal
 
 
 def _rounded(x: Any) -> Any:

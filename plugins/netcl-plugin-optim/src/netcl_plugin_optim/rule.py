@@ -69,9 +69,9 @@ def _host_form(
     slots = [f"in{i}" for i in range(len(names))]
     scope = {name: block.load(slot, ctype) for name, slot in zip(names, slots, strict=True)}
     for statement in filter(None, map(str.strip, text.split(";"))):
-        found = _STATEMENT.fullmatch(statement)
-        assert found is not None, statement  # rules of ours are assignments
-        name, operator, expression = found.groups()
+        match = _STATEMENT.fullmatch(statement)
+        assert match is not None, statement  # rules of ours are assignments
+        name, operator, expression = match.groups()
         tree = parse(expression, tuple(scope), template)
         tree = Apply(operator, (Name(name), tree)) if operator else tree
         scope[name] = block.convert(block.build(tree, scope, ctype), ctype)

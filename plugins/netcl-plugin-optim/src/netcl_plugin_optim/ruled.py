@@ -154,7 +154,7 @@ class RuledOptimizer(Optimizer):
 
     def _slots_due(self) -> list[tuple[Group, list[Slot]]]:
         """Each group's slots of parameters that a step changes, laid out anew where they moved."""
-        found = []
+        due = []
         for group in self.param_groups:
             names = self._states(group)
             slots = self._placement.due(group["params"], names)
@@ -163,19 +163,19 @@ class RuledOptimizer(Optimizer):
                 params = [p for other in groups for p in other["params"]]
                 self._placement.lay_out(params, names, partial(self._begun, groups))
                 return self._slots_due()
-            found.append((group, slots))
-        return found
+            due.append((group, slots))
+        return due
 
     def _due(self) -> dict[tuple[Slab, int, Flags], list[tuple[list[Group], Work]]]:
         """What is to be done: the work of each launch's kind, with the groups of its rows."""
-        found: dict[tuple[Slab, int, Flags], list[tuple[list[Group], Work]]] = {}
+        works_due: dict[tuple[Slab, int, Flags], list[tuple[list[Group], Work]]] = {}
         for group, slots in self._slots_due():
             flags = self._all_flags(group)
             alike: dict[tuple[Slab, int], list[Slot]] = {}
             for slot in slots:
                 alike.setdefault((slot.slab, slot.steps), []).append(slot)
             for (slab, steps), own in alike.items():
-                works = found.setdefault((slab, steps, flags), [])
+                works = works_due.setdefault((slab, steps, flags), [])
                 if not works or len(works[-1][0]) == ROWS:
                     groups: list[Group] = []
                     works.append((groups, Work([], [], partial(self._rules, groups, flags))))
@@ -183,7 +183,7 @@ class RuledOptimizer(Optimizer):
                 work.slots.extend(own)
                 work.rows.extend([len(groups)] * len(own))
                 groups.append(group)
-        return found
+        return works_due
 
     def _check_flag(self, found_inf: Tensor | None) -> None:
         if found_inf is None:

@@ -276,8 +276,8 @@ class Slab:
         span, shape = slot.span, slot.parameter.shape
 
         def run(given: Sequence[Any], target: Any, *states: Any) -> None:
-            found, skipped = [int(each.item()) for each in given[1:]] or (0, 0)
-            if found:
+            overflow, skipped = [int(each.item()) for each in given[1:]] or (0, 0)
+            if overflow:
                 return
             rule = work.rules_of(slot.steps + 1 - skipped)[row]
             slices = [state[span].reshape(shape) for state in states]

@@ -175,9 +175,9 @@ class SWALR(LRScheduler):
     def get_lr(self) -> list[float]:
         step = max(1, self.last_epoch) if self.anneal_epochs == 0 else self.last_epoch
         before, share = self._share(step - 1), self._share(step)
-        found = []
+        rates = []
         for group in self.optimizer.param_groups:
             last = group["swa_lr"]
             first = last if before == 1 else (group["lr"] - before * last) / (1 - before)
-            found.append(last * share + first * (1 - share))
-        return found
+            rates.append(last * share + first * (1 - share))
+        return rates

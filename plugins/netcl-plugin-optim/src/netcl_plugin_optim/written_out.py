@@ -22,8 +22,8 @@ Found: TypeAlias = dict[str, Any]
 
 def _of(value: Any, op: str) -> Sequence[Any]:
     """The operands of a traced value that is an op's; none of any other."""
-    found: Sequence[Any] = value.inputs if getattr(value, "op", "") == op else ()
-    return found
+    operands: Sequence[Any] = value.inputs if getattr(value, "op", "") == op else ()
+    return operands
 
 
 def _either_way(operands: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -63,8 +63,8 @@ class Match:
     @property
     def pattern(self) -> TrainingPattern:
         """The pattern's record."""
-        found: TrainingPattern = self.row.record
-        return found
+        record: TrainingPattern = self.row.record
+        return record
 
 
 @final
@@ -155,12 +155,12 @@ def find(trace: Traced, row: Row) -> Iterator[Match | Miss]:
     first, *others = sorted(graph.results, key=lambda op: -len(op.ops))
     for node in trace.by_op[trace.canonical(first.op)]:
         reason = ""
-        for found in islice(_all_fit(trace, first, others, node), _WAYS):
-            made = _checked(trace, row, graph, found)
-            if isinstance(made, Match):
-                yield made
+        for candidate in islice(_all_fit(trace, first, others, node), _WAYS):
+            match = _checked(trace, row, graph, candidate)
+            if isinstance(match, Match):
+                yield match
                 break
-            reason = reason or made
+            reason = reason or match
         else:
             if others and not reason:
                 reason = _missing(trace, first, others, node)
@@ -194,17 +194,17 @@ class _Found:
             yield self
 
 
-def _fits(trace: Traced, op: MatchedOp, node: TraceNode, found: _Found) -> Iterator[_Found]:
+def _fits(trace: Traced, op: MatchedOp, node: TraceNode, partial: _Found) -> Iterator[_Found]:
     """All ways in which a value is that of an op of a graph."""
-    known = found.ops.get(id(op))
+    known = partial.ops.get(id(op))
     if known is not None:
         if known[0] is node:
-            yield found
+            yield partial
         return
     for reading in trace.readings(node):
         if reading.op != trace.canonical(op.op) or reading.result != op.result:
             continue
-        here = replace(found, ops={**found.ops, id(op): (node, reading)})
+        here = replace(partial, ops={**partial.ops, id(op): (node, reading)})
         for step in _attributes(op.attrs, reading.attrs, here):
             yield from _operands(trace, op.inputs, reading.operands, step)
             if reading.commutative:
@@ -216,17 +216,17 @@ def _all_fit(
 ) -> Iterator[_Found]:
     """All ways in which a value is that of the first op, and other values are those of others."""
 
-    def further(rest: Sequence[MatchedOp], found: _Found) -> Iterator[_Found]:
+    def further(rest: Sequence[MatchedOp], partial: _Found) -> Iterator[_Found]:
         if not rest:
-            yield found
+            yield partial
             return
-        known = found.ops.get(id(rest[0]))
+        known = partial.ops.get(id(rest[0]))
         places = trace.by_op[trace.canonical(rest[0].op)] if known is None else [known[0]]
-        roots = [found.ops[id(op)][0] for op in (first, *others) if id(op) in found.ops]
+        roots = [partial.ops[id(op)][0] for op in (first, *others) if id(op) in partial.ops]
         for place in places:
             if known is None and any(place is root for root in roots):
                 continue
-            for step in _fits(trace, rest[0], place, found):
+            for step in _fits(trace, rest[0], place, partial):
                 yield from further(rest[1:], step)
 
     for step in _fits(trace, first, node, _Found()):
@@ -242,47 +242,47 @@ def _missing(trace: Traced, first: MatchedOp, others: Sequence[MatchedOp], node:
 
 
 def _attributes(
-    wanted: Sequence[tuple[str, Any]], given: Mapping[str, Any], found: _Found
+    wanted: Sequence[tuple[str, Any]], given: Mapping[str, Any], partial: _Found
 ) -> Iterator[_Found]:
     if not wanted:
-        yield found
+        yield partial
         return
     (name, value), *rest = wanted
     if name not in given:
         return
     if isinstance(value, Captured):
-        steps = found.capture(value.name, given[name])
+        steps = partial.capture(value.name, given[name])
     else:
-        steps = iter([replace(found, wanted=(*found.wanted, (given[name], value)))])
+        steps = iter([replace(partial, wanted=(*partial.wanted, (given[name], value)))])
     for step in steps:
         yield from _attributes(rest, given, step)
 
 
 def _operands(
-    trace: Traced, wanted: Sequence[Any], given: Sequence[Any], found: _Found
+    trace: Traced, wanted: Sequence[Any], given: Sequence[Any], partial: _Found
 ) -> Iterator[_Found]:
     if not wanted:
         if all(x is None for x in given):
-            yield found
+            yield partial
         return
     operand = given[0] if given else None
-    for step in _operand(trace, wanted[0], operand, found):
+    for step in _operand(trace, wanted[0], operand, partial):
         yield from _operands(trace, wanted[1:], given[1:], step)
 
 
-def _operand(trace: Traced, wanted: Any, given: Any, found: _Found) -> Iterator[_Found]:
+def _operand(trace: Traced, wanted: Any, given: Any, partial: _Found) -> Iterator[_Found]:
     if wanted is None or given is None:
         if wanted is given:
-            yield found
+            yield partial
     elif isinstance(wanted, (str, MatchedOp)) is not isinstance(given, TraceNode):
         return
     elif isinstance(wanted, MatchedOp):
-        yield from _fits(trace, wanted, given, found)
+        yield from _fits(trace, wanted, given, partial)
     elif isinstance(wanted, (str, Captured)):
         name = wanted if isinstance(wanted, str) else wanted.name
-        yield from found.capture(name, given)
+        yield from partial.capture(name, given)
     else:
-        yield replace(found, wanted=(*found.wanted, (given, wanted)))
+        yield replace(partial, wanted=(*partial.wanted, (given, wanted)))
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -304,21 +304,21 @@ def _equal(given: Any, wanted: Any) -> bool:
     return bool(given == wanted)
 
 
-def _checked(trace: Traced, row: Row, graph: Graph, found: _Found) -> Match | str:
+def _checked(trace: Traced, row: Row, graph: Graph, partial: _Found) -> Match | str:
     """The match, or what is against it."""
-    for given, wanted in found.wanted:
+    for given, wanted in partial.wanted:
         if not _equal(given, wanted):
             return f"{given!r} stands where it wants {wanted!r}"
-    readings = [reading for _, reading in found.ops.values()]
-    places = list(found.ops.values())
+    readings = [reading for _, reading in partial.ops.values()]
+    places = list(partial.ops.values())
     for i, (node, reading) in enumerate(places):
         twice = any(node is other for other, _ in places[:i])
         if twice and any(trace.nodes[k].op_name == RANDOM for k in reading.inner):
             return f"two of its {reading.op} are one, whose random numbers they would share"
-    roots = tuple([found.ops[id(op)][0] for op in graph.results])
+    roots = tuple([partial.ops[id(op)][0] for op in graph.results])
     group = frozenset().union(*(reading.inner for reading in readings))
     ops = tuple([reading.written for reading in reversed(readings)])
-    match = Match(row, roots, row.record.several, found.captured, group, ops, False)
+    match = Match(row, roots, row.record.several, partial.captured, group, ops, False)
     return ruled(trace, match, {x.cut for x in readings})
 
 
@@ -345,21 +345,21 @@ def _by_function(trace: Traced, row: Row) -> Iterator[Match | Miss]:
         inner = [trace.nodes[k] for k in sorted(group)]
         ops = tuple(x.op_name for x in inner if x.call is not None)
         match = Match(row, roots, several, captured, group, ops, False)
-        made = ruled(trace, match, _cuts(trace, inner))
-        yield Miss(row, node, made) if isinstance(made, str) else made
+        answer = ruled(trace, match, _cuts(trace, inner))
+        yield Miss(row, node, answer) if isinstance(answer, str) else answer
 
 
-def _given(found: Any, node: TraceNode) -> tuple[Captures, tuple[TraceNode, ...], bool] | None:
+def _given(answer: Any, node: TraceNode) -> tuple[Captures, tuple[TraceNode, ...], bool] | None:
     """What a function gave, with nodes in place of their views; raises TypeError for junk.
 
     The captured values, the results, and whether it said which these are.
     """
-    if found is None or isinstance(found, bool):  # that of a function of values
+    if answer is None or isinstance(answer, bool):  # that of a function of values
         return None
-    several = isinstance(found, tuple) and len(found) == 2
-    captured, results = found if several else (found, ())
+    several = isinstance(answer, tuple) and len(answer) == 2
+    captured, results = answer if several else (answer, ())
     if not isinstance(captured, Mapping) or not all(isinstance(name, str) for name in captured):
-        raise TypeError(f"it gave {found!r:.80} in place of captured values by name, or None")
+        raise TypeError(f"it gave {answer!r:.80} in place of captured values by name, or None")
     roots = (node,)
     if several:
         fine = isinstance(results, (tuple, list)) and len(results) > 0

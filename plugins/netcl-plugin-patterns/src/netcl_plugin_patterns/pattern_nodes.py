@@ -70,11 +70,11 @@ class Traced:
     @cached_property
     def by_op(self) -> dict[str, list[TraceNode]]:
         """The live values that are a result of each op."""
-        found: dict[str, list[TraceNode]] = {}
+        by_op: dict[str, list[TraceNode]] = {}
         for node in self.live:
             for op in dict.fromkeys(reading.op for reading in self.readings(node)):
-                found.setdefault(op, []).append(node)
-        return found
+                by_op.setdefault(op, []).append(node)
+        return by_op
 
     def canonical(self, op: str) -> str:
         """The name of an op that has several."""
@@ -87,14 +87,14 @@ class Traced:
 
     def readings(self, node: TraceNode) -> list[Reading]:
         """All ways to read a value, the ops that are made of most others first."""
-        found = self._readings.get(node.number)
-        if found is None:
+        readings_of = self._readings.get(node.number)
+        if readings_of is None:
             spans = reversed(self._spans.get(node.number, ()))
-            made = [_of_span(self.nodes, node, span, i) for span, i in spans]
+            readings_of_spans = [_of_span(self.nodes, node, span, i) for span, i in spans]
             own = None if is_leaf(node) else _of_node(node)
-            found = [each for each in (*made, own) if each is not None]
-            self._readings[node.number] = found
-        return found
+            readings_of = [each for each in (*readings_of_spans, own) if each is not None]
+            self._readings[node.number] = readings_of
+        return readings_of
 
 
 def _of_span(
@@ -119,24 +119,24 @@ def _of_span(
 
 def _of_node(node: TraceNode) -> Reading | None:
     """The reading as what was noted; None for a region that is not one op."""
-    made, result, inner = node, 0, {node.number}
+    start, result, inner = node, 0, {node.number}
     if node.pick is not None:
-        made, result = node.inputs[0], node.pick
-        inner.add(made.number)
-    call, region = made.call, region_of(made)
-    op, commutative = made.op_name, False
-    operands: tuple[Any, ...] = tuple(made.inputs)
+        start, result = node.inputs[0], node.pick
+        inner.add(start.number)
+    call, region = start.call, region_of(start)
+    op, commutative = start.op_name, False
+    operands: tuple[Any, ...] = tuple(start.inputs)
     if isinstance(call, OperatorCall):
-        places = dict(zip(call.present, made.inputs, strict=True))
+        places = dict(zip(call.present, start.inputs, strict=True))
         operands = tuple([places.get(i) for i in range(len(call.specs))])
     elif region is not None:
         if len(region.steps) != 1:
             return None
-        operands = _operands(made, region.steps[0])
+        operands = _operands(start, region.steps[0])
         primitive = region.steps[0].primitive
         op, commutative = primitive.alias_of or op, primitive.commutative
     return Reading(
-        op, operands, made.attrs, result, made.cut, commutative, frozenset(inner), made.op_name
+        op, operands, start.attrs, result, start.cut, commutative, frozenset(inner), start.op_name
     )
 
 

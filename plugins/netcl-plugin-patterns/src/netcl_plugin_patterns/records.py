@@ -81,24 +81,24 @@ class MatchedOp:
     @property
     def ops(self) -> list[MatchedOp]:
         """The ops of the graph, each object once, operands first."""
-        found: dict[int, MatchedOp] = {}
+        ops: dict[int, MatchedOp] = {}
         for each in self.inputs:
             if isinstance(each, MatchedOp):
-                found |= {id(op): op for op in each.ops}
-        found[id(self)] = self
-        return list(found.values())
+                ops |= {id(op): op for op in each.ops}
+        ops[id(self)] = self
+        return list(ops.values())
 
     @property
     def names(self) -> list[str]:
         """The names of what is captured, each once, in the order in which they are read."""
-        found: list[str] = []
+        names: list[str] = []
         for each in self.inputs:
             if isinstance(each, MatchedOp):
-                found += each.names
+                names += each.names
             elif isinstance(each, (str, Captured)):
-                found.append(str(each))
-        found += [value.name for _, value in self.attrs if isinstance(value, Captured)]
-        return list(dict.fromkeys(found))
+                names.append(str(each))
+        names += [value.name for _, value in self.attrs if isinstance(value, Captured)]
+        return list(dict.fromkeys(names))
 
 
 @final
@@ -130,8 +130,8 @@ class Graph:
     @property
     def tensors(self) -> list[str]:
         """Those of tensors; the others are numbers and attributes."""
-        found = {each for op in self.ops for each in op.inputs if isinstance(each, str)}
-        return [name for name in self.names if name in found]
+        operands = {each for op in self.ops for each in op.inputs if isinstance(each, str)}
+        return [name for name in self.names if name in operands]
 
 
 def _is_input(x: Any) -> bool:

@@ -55,25 +55,25 @@ def rewritten(
 
     Raises AmbiguousOpError where two providers' patterns claim the same ops with equal rights.
     """
-    found = Rewritten(context.nodes, results)
-    found.written = sum(node.call is not None for node in context.nodes)
+    result = Rewritten(context.nodes, results)
+    result.written = sum(node.call is not None for node in context.nodes)
     rows = list(patterns)
     if not rows:
-        return found
+        return result
     trace = Traced(context.nodes, results, context.spans)
-    matches = _matches(trace, rows, found.misses)
+    matches = _matches(trace, rows, result.misses)
     taken: set[int] = set()
     for match in _in_turn(matches, rows, taken):
-        if _circular(match, found):
+        if _circular(match, result):
             reason = "it captures a value that is computed from its results by another pattern"
-            found.misses.append(Miss(match.row, match.root, reason))
-        elif (made := _planned(match, found)) is not None:
+            result.misses.append(Miss(match.row, match.root, reason))
+        elif (replacement := _planned(match, result)) is not None:
             taken |= match.group
-            found.applied.append(made)
-    found.sizes |= trace.sizes
-    if found.applied:
-        _splice(found)
-    return found
+            result.applied.append(replacement)
+    result.sizes |= trace.sizes
+    if result.applied:
+        _splice(result)
+    return result
 
 
 def _matches(trace: Traced, rows: Sequence[Row], misses: list[Miss]) -> list[Match]:
@@ -132,12 +132,12 @@ def _preferred(match: Match, rivals: Sequence[Row]) -> bool:
     return bool(winner.provider == match.row.provider)
 
 
-def _circular(match: Match, found: Rewritten) -> bool:
+def _circular(match: Match, result: Rewritten) -> bool:
     """Whether a match would depend on itself, by what others have taken.
 
     A group with several results may stand between two values of another such group.
     """
-    others = [made.match for made in found.applied]
+    others = [applied.match for applied in result.applied]
     if max((len(each.roots) for each in (match, *others)), default=1) == 1:
         return False
     through = {number: each.outside for each in others for number in each.group}
@@ -147,7 +147,7 @@ def _circular(match: Match, found: Rewritten) -> bool:
 # -- what a planner gives ----------------------------------------------------------------
 
 
-def _planned(match: Match, found: Rewritten) -> Replacement | None:
+def _planned(match: Match, result: Rewritten) -> Replacement | None:
     """What the planner computes; None where it declines or fails, which is noted."""
     context = TracingContext()
     symbols: dict[TraceNode, Any] = {}
@@ -165,16 +165,16 @@ def _planned(match: Match, found: Rewritten) -> Replacement | None:
             raise context.broken
         if context.writes:
             raise _unfit(match, "its planner overwrites a tensor", "values alone")
-        made = None if values is None else _replacement(match, context, values, inputs)
+        values_made = None if values is None else _replacement(match, context, values, inputs)
         reason, failed = "its planner declined", False
     except (DtypeError, ShapeError, DeviceError) as error:
-        made, reason, failed = None, f"its planner declined: {error}", False
+        values_made, reason, failed = None, f"its planner declined: {error}", False
     except (Exception, TraceBreak) as error:
-        made, reason, failed = None, _blamed(match, error), True
-    found.sizes |= context.sizes
-    if made is None:
-        found.misses.append(Miss(match.row, match.root, reason, failed))
-    return made
+        values_made, reason, failed = None, _blamed(match, error), True
+    result.sizes |= context.sizes
+    if values_made is None:
+        result.misses.append(Miss(match.row, match.root, reason, failed))
+    return values_made
 
 
 def _replacement(
@@ -190,9 +190,9 @@ def _replacement(
         many = f" of {len(values)}" if isinstance(values, (tuple, list)) else ""
         text = f"its planner gave a {type(values).__name__}{many}"
         raise _unfit(match, text, f"a tuple of {count} operands, the group's results")
-    made = tuple([_value(match, context, i, value) for i, value in enumerate(values)])
-    nodes = live(context.nodes, {node.number for node in made})
-    return Replacement(match, nodes, inputs, made)
+    nodes_of_values = tuple([_value(match, context, i, value) for i, value in enumerate(values)])
+    nodes = live(context.nodes, {node.number for node in nodes_of_values})
+    return Replacement(match, nodes, inputs, nodes_of_values)
 
 
 def _value(match: Match, context: TracingContext, place: int, value: Any) -> TraceNode:
@@ -229,22 +229,22 @@ def _blamed(match: Match, error: BaseException) -> str:
 # -- putting it in the place -------------------------------------------------------------
 
 
-def _splice(found: Rewritten) -> None:
+def _splice(result: Rewritten) -> None:
     """Put each replacement where the values of its group were, and number all nodes anew."""
     place: dict[int, TraceNode] = {}  # by identity, what is in the place of a node
     fresh: dict[int, list[TraceNode]] = {}  # by number of a group's last value
     gone: set[int] = set()
-    for made in found.applied:
-        gone |= {k for k in made.match.group if found.nodes[k].op_name != CONSTANT}
-        gone -= _keep_random(made, found.nodes, place)
-        place |= made.inputs
-        roots = made.match.roots
-        place |= {id(root): value for root, value in zip(roots, made.values, strict=True)}
+    for replacement in result.applied:
+        gone |= {k for k in replacement.match.group if result.nodes[k].op_name != CONSTANT}
+        gone -= _keep_random(replacement, result.nodes, place)
+        place |= replacement.inputs
+        roots = replacement.match.roots
+        place |= {id(root): value for root, value in zip(roots, replacement.values, strict=True)}
         last = max(root.number for root in roots)
-        fresh[last] = [x for x in made.nodes if id(x) not in place]
-        _mark(made)
+        fresh[last] = [x for x in replacement.nodes if id(x) not in place]
+        _mark(replacement)
     order: list[TraceNode] = []
-    for node in found.nodes:
+    for node in result.nodes:
         order += fresh.get(node.number, ())
         if node.number not in gone:
             order.append(node)
@@ -259,7 +259,7 @@ def _splice(found: Rewritten) -> None:
     order = _operands_first(order)
     for number, node in enumerate(order):
         node.number = number
-    found.nodes, found.results = order, [final(node) for node in found.results]
+    result.nodes, result.results = order, [final(node) for node in result.results]
 
 
 def _operands_first(nodes: Sequence[TraceNode]) -> list[TraceNode]:
@@ -281,22 +281,22 @@ def _operands_first(nodes: Sequence[TraceNode]) -> list[TraceNode]:
 
 
 def _keep_random(
-    made: Replacement, nodes: Sequence[TraceNode], place: dict[int, TraceNode]
+    replacement: Replacement, nodes: Sequence[TraceNode], place: dict[int, TraceNode]
 ) -> set[int]:
     """Let random states of a group stay where they are, so that they are drawn in the same order.
 
     Returns their numbers.
     """
-    old = [nodes[k] for k in sorted(made.match.group) if nodes[k].op_name == RANDOM]
-    pairs = list(zip([x for x in made.nodes if x.op_name == RANDOM], old, strict=False))
+    old = [nodes[k] for k in sorted(replacement.match.group) if nodes[k].op_name == RANDOM]
+    pairs = list(zip([x for x in replacement.nodes if x.op_name == RANDOM], old, strict=False))
     place |= {id(new): kept for new, kept in pairs}
     return {kept.number for _, kept in pairs}
 
 
-def _mark(made: Replacement) -> None:
+def _mark(replacement: Replacement) -> None:
     """Give the nodes of a replacement the user's line, and tell readers where they come from."""
-    for node in made.nodes:
+    for node in replacement.nodes:
         if node.call is not None or node.pick is not None:
-            node.frame, node.replaced = made.match.root.frame, made
-            if made.match.cut:
+            node.frame, node.replaced = replacement.match.root.frame, replacement
+            if replacement.match.cut:
                 node.cut, node.requires_grad = True, False

@@ -129,8 +129,8 @@ class TrainingGraphCompiler:
             rows = (row.record for row in self._rows.all())
             return next((each for each in rows if each.accepts(*args, **kwargs)), None)
         function, args = args[0], args[1:]
-        made = next(iter(self._applied(function, args, kwargs).trace.applied), None)
-        return None if made is None else made.match.pattern
+        replacement = next(iter(self._applied(function, args, kwargs).trace.applied), None)
+        return None if replacement is None else replacement.match.pattern
 
     def plan(self, *args: Any, **kwargs: Any) -> Any:
         """What that pattern computes there; None if none applies.
@@ -144,18 +144,20 @@ class TrainingGraphCompiler:
             return None if pattern is None else pattern.planner(*args, **kwargs)
         function, args = args[0], args[1:]
         program = self._applied(function, args, kwargs)
-        made = next(iter(program.trace.applied), None)
-        return None if made is None else _plan(made, program)
+        replacement = next(iter(program.trace.applied), None)
+        return None if replacement is None else _plan(replacement, program)
 
     def _applied(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Program:
         given = function.__wrapped__ if isinstance(function, Jitted) else function
         return traced(Jitted(given, False, self._rows), args, kwargs)[0]
 
 
-def _plan(made: Replacement, program: Program) -> PatternPlan:
-    match = made.match
+def _plan(replacement: Replacement, program: Program) -> PatternPlan:
+    match = replacement.match
     steps = [
-        step for step in program.steps if any(node.replaced is made for node in step.unit.nodes)
+        step
+        for step in program.steps
+        if any(node.replaced is replacement for node in step.unit.nodes)
     ]
     device = match.root.device
     assert device is not None  # its operands lie there
@@ -184,9 +186,9 @@ def _is_function(args: Sequence[Any]) -> bool:
 def _compiler_of(rows: PatternRows) -> TrainingGraphCompiler:
     if rows is REGISTERED_ROWS and "_PROCESS" in globals():
         return _PROCESS
-    made = object.__new__(TrainingGraphCompiler)
-    made._rows = rows
-    return made
+    compiler = object.__new__(TrainingGraphCompiler)
+    compiler._rows = rows
+    return compiler
 
 
 _PROCESS: Final = _compiler_of(REGISTERED_ROWS)

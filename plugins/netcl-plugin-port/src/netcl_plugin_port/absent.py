@@ -36,22 +36,22 @@ def sentences() -> dict[str, list[tuple[str, list[str]]]]:
     """The sentences of a place, each with the patterns of names that it is for, as in
     `sentences.txt`; the first that fits counts.
     """
-    found: dict[str, list[tuple[str, list[str]]]] = {}
+    table: dict[str, list[tuple[str, list[str]]]] = {}
     for place, line in _lines("sentences.txt"):
         sentence, _, patterns = line.partition(" | ")
-        found.setdefault(place, []).append((sentence, patterns.split()))
-    return found
+        table.setdefault(place, []).append((sentence, patterns.split()))
+    return table
 
 
 @cache
 def pytorchs() -> dict[str, dict[str, str]]:
     """PyTorch's public names by their place, each with its arguments, as `pytorch.txt` has them."""
-    found: dict[str, dict[str, str]] = {}
+    table: dict[str, dict[str, str]] = {}
     for place, line in _lines("pytorch.txt"):
         name = re.match(r"\w+", line)
         assert name is not None
-        found.setdefault(place, {})[name[0]] = line[name.end() :]
-    return found
+        table.setdefault(place, {})[name[0]] = line[name.end() :]
+    return table
 
 
 def reason(place: str, name: str) -> str:

@@ -35,12 +35,14 @@ def port(context: click.Context, files: tuple[Path, ...], check: bool, as_json: 
     for file in files:
         try:
             source = file.read_text(encoding="utf-8")
-            found, changed = absences(source), rewritten(source)
+            missing_names, changed = absences(source), rewritten(source)
         except (SyntaxError, UnicodeDecodeError) as error:
             raise click.UsageError(f"{file}: it is no Python program ({error})") from None
         if changed != source and not check:
             file.write_text(changed, encoding="utf-8")
-        missing = [{"line": each.line, "name": each.name, "why": each.why} for each in found]
+        missing = [
+            {"line": each.line, "name": each.name, "why": each.why} for each in missing_names
+        ]
         rows.append(
             {"file": str(file), "changed": changed != source and not check, "missing": missing}
         )

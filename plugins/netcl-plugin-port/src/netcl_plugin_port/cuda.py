@@ -154,10 +154,10 @@ def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
 
 
 def _stats(device: Any) -> dict[str, int]:
-    found = _of(device)
+    queried = _of(device)
     return (
-        found.memory_stats()
-        if found.has_kernels
+        queried.memory_stats()
+        if queried.has_kernels
         else dict.fromkeys(("allocated", "peak", "reserved"), 0)
     )
 

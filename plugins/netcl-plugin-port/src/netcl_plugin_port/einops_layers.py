@@ -63,5 +63,5 @@ class EinMix(_EinmixMixin, nn.Module):  # type: ignore[misc, unused-ignore]
 
 
 def _uniform(shape: Any, bound: float) -> Any:
-    made: Any = nc.zeros(tuple(shape))
-    return nn.Parameter(made.uniform_(-bound, bound))
+    weight: Any = nc.zeros(tuple(shape))
+    return nn.Parameter(weight.uniform_(-bound, bound))

@@ -224,8 +224,8 @@ def _tensor_type(name: str, dtype: str) -> Any:
         return isinstance(instance, Tensor) and instance.dtype == dtype
 
     doc = f"A {dtype} tensor of data, or of sizes; `isinstance` asks for the dtype."
-    made = {"__call__": lambda cls, *data, **options: make(*data, **options)}
-    kind = type("TensorType", (type,), {**made, "__instancecheck__": check})
+    members = {"__call__": lambda cls, *data, **options: make(*data, **options)}
+    kind = type("TensorType", (type,), {**members, "__instancecheck__": check})
     return kind(name, (), {"__doc__": doc, "dtype": dtype})
 
 

@@ -40,10 +40,10 @@ def find(place: str, name: str) -> Any:
     """
     if place == "Tensor":
         return METHODS.get(name)
-    found = target(place, name)
-    if found is None:
+    port = target(place, name)
+    if port is None:
         return _by_method(name) if place in ("torch", "nn.functional") else None
-    module, _, attribute = found.partition(":")
+    module, _, attribute = port.partition(":")
     value: Any = importlib.import_module(module)
     return reduce(getattr, filter(None, attribute.split(".")), value)
 

@@ -99,17 +99,17 @@ def absences(source: str) -> list[Absence]:
     """
     tree = ast.parse(source)
     bound: dict[str, str] = {}
-    found: dict[tuple[int, str], str] = {}
+    missing: dict[tuple[int, str], str] = {}
     for node in ast.walk(tree):
         for path, name in _bindings(node):
             if name:
                 bound[name] = path
-            _look(found, node, path)
+            _look(missing, node, path)
     for node in ast.walk(tree):
         path = _dotted(node, bound)
         if path:
-            _look(found, node, path)
-    return sorted(Absence(line, name, why) for (line, name), why in found.items())
+            _look(missing, node, path)
+    return sorted(Absence(line, name, why) for (line, name), why in missing.items())
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, str]]:
@@ -140,11 +140,11 @@ def _dotted(node: ast.AST, bound: dict[str, str]) -> str:
     return ""
 
 
-def _look(found: dict[tuple[int, str], str], node: Any, path: str) -> None:
+def _look(missing: dict[tuple[int, str], str], node: Any, path: str) -> None:
     """Note the first part of a path that netcl does not have."""
     first, *rest = path.split(".")
     if first in OTHERS:
-        found.setdefault((node.lineno, first), OTHERS[first])
+        missing.setdefault((node.lineno, first), OTHERS[first])
     if first != "torch":
         return
     value: Any = nc
@@ -155,7 +155,7 @@ def _look(found: dict[tuple[int, str], str], node: Any, path: str) -> None:
             if not _is_module(value):
                 return  # of an object: only the running program knows
             gone = ".".join([first, *rest[: i + 1]])
-            found.setdefault((node.lineno, gone), _sentence(error))
+            missing.setdefault((node.lineno, gone), _sentence(error))
             return
 
 

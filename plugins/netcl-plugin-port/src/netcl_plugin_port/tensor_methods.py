@@ -87,8 +87,8 @@ def _data_ptr(x: Any) -> int:
 
 def _made(name: str) -> Callable[..., Any]:
     def make(x: Any, *size: Any, **options: Any) -> Any:
-        made = getattr(type(x.value), name)
-        return made(*size, **{"dtype": x.dtype, "device": x.device, **options})
+        method = getattr(type(x.value), name)
+        return method(*size, **{"dtype": x.dtype, "device": x.device, **options})
 
     make.__doc__ = f"`{name}` of this tensor's dtype and device."
     return make

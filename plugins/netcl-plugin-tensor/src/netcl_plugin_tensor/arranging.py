@@ -205,10 +205,10 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
 
 
 def _factor(who: str, name: str, given: Any) -> int:
-    found = whole(given)
-    if found is None or not 1 <= found <= 1 << 15:
+    factor = whole(given)
+    if factor is None or not 1 <= factor <= 1 << 15:
         raise AttributeValueError(message(who, f"{name}={given!r}", "a positive factor"))
-    return found
+    return factor
 
 
 def _unfit(who: str, shape: Sequence[int], factor: int, expected: str) -> ShapeError:

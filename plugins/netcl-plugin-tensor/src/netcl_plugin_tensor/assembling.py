@@ -33,10 +33,10 @@ def _listed(who: str, given: Sequence[Any]) -> list[Any]:
 
 def _ints(who: str, what: str, given: Any) -> list[int]:
     """Several ints; raises AttributeValueError for anything else."""
-    found = [whole(each) for each in given] if np.iterable(given) else [None]
-    if None in found:
+    numbers = [whole(each) for each in given] if np.iterable(given) else [None]
+    if None in numbers:
         raise AttributeValueError(message(who, f"{what} {given!r}", "an int or several"))
-    return found  # type: ignore[return-value]  # without None
+    return numbers  # type: ignore[return-value]  # without None
 
 
 # -- dimensions --------------------------------------------------------------------------
@@ -45,8 +45,8 @@ def _ints(who: str, what: str, given: Any) -> list[int]:
 def _at_least(count: int) -> Callable[..., Any]:
     def at_least(*tensors: Any) -> Any:
         many = len(tensors) != 1 or isinstance(tensors[0], (list, tuple))
-        found = [_raised(x, count) for x in _listed(f"atleast_{count}d", tensors)]
-        return tuple(found) if many else found[0]
+        raised = [_raised(x, count) for x in _listed(f"atleast_{count}d", tensors)]
+        return tuple(raised) if many else raised[0]
 
     at_least.__name__ = f"atleast_{count}d"
     at_least.__doc__ = (
@@ -311,8 +311,8 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
     places = nc.arange(row.shape[-1], device=row.device)
     here = ag.eq(ag.sub(places, ag.reshape(places, (-1, 1))), offset)
     zero = False if row.dtype == "bool" else 0
-    made = ag.where(here, ag.unsqueeze(row, -2), zero)
-    return ag.movedim(made, (-2, -1), (first, second))
+    matrix = ag.where(here, ag.unsqueeze(row, -2), zero)
+    return ag.movedim(matrix, (-2, -1), (first, second))
 
 
 def diagflat(input: Any, offset: int = 0) -> Any:

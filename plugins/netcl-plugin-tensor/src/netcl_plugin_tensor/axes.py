@@ -31,12 +31,12 @@ def plain_shape(who: str, given: Any, least: int = 0) -> tuple[int, ...]:
     """Sizes as a tuple of ints; raises ShapeError unless they are ints of at least `least`."""
     one = hasattr(given, "__index__") and not shape_of(given)
     sizes: list[Any] = [given] if one else list(given) if hasattr(given, "__iter__") else [None]
-    found = [size for size in map(whole, sizes) if size is not None and size >= least]
-    if len(found) != len(sizes):
+    chosen = [size for size in map(whole, sizes) if size is not None and size >= least]
+    if len(chosen) != len(sizes):
         raise ShapeError(message(who, f"the shape {given!r}", f"ints of at least {least}"))
-    if abs(math.prod(found)) > _MOST:
+    if abs(math.prod(chosen)) > _MOST:
         raise ShapeError(message(who, f"the shape {given!r}", f"at most {_MOST} elements"))
-    return tuple(found)
+    return tuple(chosen)
 
 
 def whole(given: Any) -> int | None:
@@ -80,10 +80,10 @@ def axes(who: str, given: Any, ndim: int) -> tuple[int, ...]:
     items = list(given) if isinstance(given, Sequence) else [given]
     if not items:
         return tuple(range(ndim))
-    found = sorted(axis(who, item, ndim) for item in items)
-    if len(set(found)) != len(found):
+    places = sorted(axis(who, item, ndim) for item in items)
+    if len(set(places)) != len(places):
         raise AttributeValueError(message(who, f"the axes {given!r}", "each axis once"))
-    return tuple(number for number in found if number < ndim)
+    return tuple(number for number in places if number < ndim)
 
 
 def reduced(shape: Sequence[int], over: Sequence[int], keepdim: bool) -> tuple[int, ...]:

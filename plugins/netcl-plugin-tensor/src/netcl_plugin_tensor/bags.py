@@ -157,12 +157,12 @@ def _taken(x: Any, places: Any) -> Any:
 
 def _counts(index: Any, there: Any, padding_idx: int | None, rows: int) -> Any:
     """(bags, size, 1): which rows count; None: all."""
-    found = None if there is None else Tensor.from_host(there[..., None], index.device)
+    counts = None if there is None else Tensor.from_host(there[..., None], index.device)
     if padding_idx is None:
-        return found
+        return counts
     padding = axis(_WHO, padding_idx, rows)
     real = ag.unsqueeze(ag.ne(index, padding), -1)
-    return real if found is None else ag.logical_and(found, real)
+    return real if counts is None else ag.logical_and(counts, real)
 
 
 def _reduced(rows: Any, counts: Any, mode: str) -> Any:

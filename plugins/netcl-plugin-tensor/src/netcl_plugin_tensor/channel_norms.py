@@ -180,11 +180,11 @@ def _batch_norm(
 
 def _of_nothing(x: Tensor, weight: Any, bias: Any) -> Any:
     """An empty batch, with gradients of zeros; the running statistics stay as they are."""
-    found: Any = ag.clone(x)
+    norm: Any = ag.clone(x)
     for join, each in ((ag.mul, weight), (ag.add, bias)):
         if each is not None and each.size:
-            found = join(found, ag.getitem(each, 0))
-    return found
+            norm = join(norm, ag.getitem(each, 0))
+    return norm
 
 
 def _by_running(
@@ -198,9 +198,9 @@ def _by_running(
     mean, variance = ag.reshape(running_mean, tail), ag.reshape(running_var, tail)
     scale = 1.0 if weight is None else ag.reshape(weight, tail)
     shift = 0.0 if bias is None else ag.reshape(bias, tail)
-    found = _standard()(x, mean, variance, scale, shift, eps)
+    norm = _standard()(x, mean, variance, scale, shift, eps)
     narrow = isinstance(x, Tensor) and x.dtype in ("float16", "bfloat16")
-    return found.astype(x.dtype) if narrow and found.dtype != x.dtype else found
+    return norm.astype(x.dtype) if narrow and norm.dtype != x.dtype else norm
 
 
 AFFINE = ("x", "weight", "bias")

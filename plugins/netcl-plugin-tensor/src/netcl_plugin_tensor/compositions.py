@@ -77,10 +77,10 @@ def moveaxis(input: Any, source: int | Sequence[int], destination: int | Sequenc
 
 
 def _places(who: str, given: int | Sequence[int], ndim: int) -> list[int]:
-    found = [axis(who, each, ndim) for each in ([given] if isinstance(given, int) else given)]
-    if len(set(found)) != len(found):
+    places = [axis(who, each, ndim) for each in ([given] if isinstance(given, int) else given)]
+    if len(set(places)) != len(places):
         raise AttributeValueError(message(who, f"the axes {given!r}", "each axis once"))
-    return found
+    return places
 
 
 def _some(who: str, shape: Sequence[int]) -> None:
@@ -106,8 +106,8 @@ def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
     shape = shape_of(input)
     place = axis("unflatten", dim, len(shape))
     _some("unflatten", shape)
-    made = target_shape("unflatten", shape[place : place + 1], sizes)
-    return ag.reshape(input, (*shape[:place], *made, *shape[place + 1 :]))
+    lengths = target_shape("unflatten", shape[place : place + 1], sizes)
+    return ag.reshape(input, (*shape[:place], *lengths, *shape[place + 1 :]))
 
 
 def fliplr(input: Any) -> Any:
@@ -247,8 +247,8 @@ def tile(input: Any, dims: Sequence[int]) -> Any:
     often = [1] * (count - len(times)) + [each or 0 for each in times]
     spread = [size for pair in zip([1] * count, sizes, strict=True) for size in pair]
     wide = [size for pair in zip(often, sizes, strict=True) for size in pair]
-    found = ag.expand(ag.reshape(input, spread), wide)
-    return ag.reshape(found, [a * b for a, b in zip(often, sizes, strict=True)])
+    tiled = ag.expand(ag.reshape(input, spread), wide)
+    return ag.reshape(tiled, [a * b for a, b in zip(often, sizes, strict=True)])
 
 
 def repeat(input: Any, *sizes: Any, repeats: Any = ()) -> Any:

@@ -52,13 +52,13 @@ def unique(
     if place is not None and not x.ndim:
         raise ShapeError(message("unique", "dim of a tensor without dimensions", "dim=None"))
     array = x.to_host()
-    found = np.unique(widened(array), return_inverse=True, return_counts=True, axis=place,
+    uniques = np.unique(widened(array), return_inverse=True, return_counts=True, axis=place,
                       equal_nan=False)  # fmt: skip
-    values = Tensor.from_host(found[0].astype(array.dtype), x.device)
+    values = Tensor.from_host(uniques[0].astype(array.dtype), x.device)
     shape = array.shape if place is None else (array.shape[place],)
     parts = [values]
-    parts += [_counted(found[1].reshape(shape), x)] if return_inverse else []
-    parts += [_counted(found[2], x)] if return_counts else []
+    parts += [_counted(uniques[1].reshape(shape), x)] if return_inverse else []
+    parts += [_counted(uniques[2], x)] if return_counts else []
     return values if len(parts) == 1 else tuple(parts)
 
 
@@ -140,12 +140,12 @@ def _weights(x: Any, weights: Any) -> Any:
     """What is added up for each number, without a gradient."""
     if weights is None:
         return Tensor.ones(x.shape, "int64", x.device)
-    found = ag.as_operand(weights, x.device).detach()
-    if found.shape != x.shape:
-        given = f"weights of shape {found.shape} for {x.shape}"
+    weights_given = ag.as_operand(weights, x.device).detach()
+    if weights_given.shape != x.shape:
+        given = f"weights of shape {weights_given.shape} for {x.shape}"
         raise ShapeError(message("bincount", given, "as many as numbers"))
-    exact = found.dtype != "float32" and x.device.supports_fp64
-    return found.astype("float64" if exact else "float32")
+    exact = weights_given.dtype != "float32" and x.device.supports_fp64
+    return weights_given.astype("float64" if exact else "float32")
 
 
 OPERATORS = (composite(unique, parts=(COMPACT, PUT)), composite(bincount, parts=(ADD_AT_INDEX,)))

@@ -98,8 +98,8 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
             what = f"mean={mean!r}, std={std!r}"
             raise ArgumentError(message("normal", what, "tensors or numbers"))
         drawn = randn(size, dtype=dtype, device=device, generator=generator)
-        found = ag.add(ag.mul(drawn, float(std)), float(mean))
-        return found.requires_grad_(True) if requires_grad else found
+        numbers = ag.add(ag.mul(drawn, float(std)), float(mean))
+        return numbers.requires_grad_(True) if requires_grad else numbers
     shape = np.broadcast_shapes(*(x.shape for x in given))
     kind = next((x.dtype for x in given if DTYPES[x.dtype].floating), "float32")
     drawn = randn(shape, dtype=kind, device=given[0].device, generator=generator)
@@ -155,11 +155,11 @@ def _plan(request: Request) -> Kernels:
 
 def _reference(sums: Any, parts: Any) -> Any:
     last = sums[:, -1:]
-    found = np.empty(parts.shape, np.int64)
+    chosen = np.empty(parts.shape, np.int64)
     for i, (row, line) in enumerate(zip(sums, parts * last, strict=True)):
         places = np.searchsorted(row, line, "right")
-        found[i] = np.minimum(places, np.searchsorted(row, row[-1], "left"))
-    return found
+        chosen[i] = np.minimum(places, np.searchsorted(row, row[-1], "left"))
+    return chosen
 
 
 DRAW: Final = Operator(

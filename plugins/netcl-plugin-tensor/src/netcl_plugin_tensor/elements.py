@@ -303,19 +303,19 @@ def _places(who: str, shape: Sequence[int], index: Any) -> tuple[Any, bool]:
     takes memory.
     """
     items = tuple(map(_on_host, index)) if isinstance(index, tuple) else _on_host(index)
-    found: Any = np.int64(0)
+    places: Any = np.int64(0)
     try:
         for axis, stride in enumerate(strides_of(shape)):
             along = [1] * len(shape)
             along[axis] = shape[axis]
             steps = np.arange(shape[axis], dtype=np.int64).reshape(along)
-            found = found + np.broadcast_to(steps, shape)[items] * stride
+            places = places + np.broadcast_to(steps, shape)[items] * stride
         if not shape:
-            found = np.zeros((), np.int64)[items]
+            places = np.zeros((), np.int64)[items]
     except IndexError as error:
         raise IndexError(message(who, f"{error}", f"an index of shape {tuple(shape)}")) from None
-    found = np.asarray(found)
-    return found, np.unique(found).size == found.size
+    places = np.asarray(places)
+    return places, np.unique(places).size == places.size
 
 
 def _on_host(item: Any) -> Any:

@@ -42,16 +42,16 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *,
         return ag.clone(x)
     if not x.ndim:
         parts = [ag.reshape(each, (1,)) for each in (x, places, values)]
-        found = ag.scatter_reduce(parts[0], 0, *parts[1:], reduce, include_self=include_self)
-        return ag.reshape(found, ())
+        reduced = ag.scatter_reduce(parts[0], 0, *parts[1:], reduce, include_self=include_self)
+        return ag.reshape(reduced, ())
     if values.shape != places.shape:
         values = ag.getitem(values, tuple([slice(size) for size in places.shape]))
     place = axis("scatter_reduce", dim, x.ndim)
     if x.dtype == "bool":
         whole_numbers = [each.astype("int64") for each in (x, values)]
-        found = ag.scatter_reduce(whole_numbers[0], dim, places, whole_numbers[1], reduce,
+        reduced = ag.scatter_reduce(whole_numbers[0], dim, places, whole_numbers[1], reduce,
                                   include_self=include_self)  # fmt: skip
-        return ag.ne(found, 0)
+        return ag.ne(reduced, 0)
     start = x if include_self else ag.scatter(x, place, places, value=_NEUTRAL[reduce](x.dtype))
     if reduce == "sum":
         return ag.scatter_add(start, place, places, values)
@@ -71,10 +71,10 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *,
         return join(start, _last_of_runs(start, place, where, parts, join, 1))
     with ag.no_grad():
         runs = _last_of_runs(start, place, where, parts, join, _NEUTRAL[reduce](x.dtype))
-        found = join(start, runs)
+        reduced = join(start, runs)
     if not DTYPES[x.dtype].floating or not ag.is_grad_enabled():
-        return found
-    return _shared_extreme(found, start, values, place, places)
+        return reduced
+    return _shared_extreme(reduced, start, values, place, places)
 
 
 def _last_of_runs(start: Any, place: int, where: Any, parts: Any, join: Any, neutral: Any) -> Any:
@@ -100,16 +100,16 @@ def _zero(dtype: str) -> Any:
     return False if dtype == "bool" else 0
 
 
-def _shared_extreme(found: Any, start: Any, values: Any, place: int, places: Any) -> Any:
+def _shared_extreme(result: Any, start: Any, values: Any, place: int, places: Any) -> Any:
     """The extreme as the mean of those that equal it, which share its gradient."""
-    own = ag.eq(start.detach(), found)
-    hits = ag.eq(values.detach(), ag.gather(found, place, places))
+    own = ag.eq(start.detach(), result)
+    hits = ag.eq(values.detach(), ag.gather(result, place, places))
     zero = 0.0
-    count = ag.scatter_add(own.astype(found.dtype), place, places, hits.astype(found.dtype))
+    count = ag.scatter_add(own.astype(result.dtype), place, places, hits.astype(result.dtype))
     inside = [ag.where(own, start, zero), ag.where(hits, values, zero)]
     mean = ag.div(ag.scatter_add(inside[0], place, places, inside[1]), count)
     change = ag.sub(mean, mean.detach())
-    return ag.add(found, ag.where(ag.isfinite(change.detach()), change, zero))
+    return ag.add(result, ag.where(ag.isfinite(change.detach()), change, zero))
 
 
 def _bound(dtype: str, high: bool) -> Any:

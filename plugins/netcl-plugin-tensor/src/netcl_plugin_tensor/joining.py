@@ -42,11 +42,11 @@ def _bind_cat(tensors: Sequence[Any], dim: int = 0) -> Any:
 
 def _alike(items: Sequence[Any]) -> Sequence[Any]:
     """Tensors and host data of one dtype, the widest of theirs."""
-    found = ag.as_operands(*items)
-    if len({item.dtype for item in found}) == 1:
-        return found
-    dtype = nc.promote((item.dtype, item.ndim) for item in found)
-    return [item.astype(dtype) for item in found]
+    operands = ag.as_operands(*items)
+    if len({item.dtype for item in operands}) == 1:
+        return operands
+    dtype = nc.promote((item.dtype, item.ndim) for item in operands)
+    return [item.astype(dtype) for item in operands]
 
 
 def _infer_cat(*specs: Spec, dim: int) -> Spec:
@@ -97,13 +97,13 @@ def _joined(request: Request, parts: Sequence[int]) -> Kernel:
 
 
 def _cat_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    dim, start, found = saved.attrs["dim"], 0, []
+    dim, start, gradients = saved.attrs["dim"], 0, []
     for x, need in zip(saved.inputs, saved.needs, strict=True):
         stop = start + x.shape[dim]
         place = (*[slice(None)] * dim, slice(start, stop))
-        found.append(ag.getitem(grad, place) if need else None)
+        gradients.append(ag.getitem(grad, place) if need else None)
         start = stop
-    return found
+    return gradients
 
 
 # -- composites --------------------------------------------------------------------------
@@ -159,12 +159,12 @@ def split(x: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> 
 
 
 def _split_view(x: Geometry, sizes: Sequence[int], dim: int) -> tuple[Geometry, ...]:
-    found, start = [], 0
+    views, start = [], 0
     for size in sizes:
         shape = (*x.shape[:dim], size, *x.shape[dim + 1 :])
-        found.append(Geometry(shape, x.strides, x.offset + start * x.strides[dim]))
+        views.append(Geometry(shape, x.strides, x.offset + start * x.strides[dim]))
         start += size
-    return tuple(found)
+    return tuple(views)
 
 
 def _split_backward(saved: Saved, *grads: Any) -> Sequence[Any]:
@@ -202,8 +202,8 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
         raise ShapeError(message("unbind", "a tensor without dimensions", "1 or more"))
     if not shape[place]:
         return ()
-    found = UNBIND(input, place)
-    return found if isinstance(found, tuple) else (found,)
+    slices = UNBIND(input, place)
+    return slices if isinstance(slices, tuple) else (slices,)
 
 
 def _unbind_view(x: Geometry, dim: int) -> tuple[Geometry, ...]:

@@ -28,11 +28,11 @@ def line_numbers(request: Request, picked: Spec, full: Spec) -> list[tuple[str, 
     """The sizes that the kernels of lines take last."""
     dim = request.attrs["dim"]
     inner, outer = math.prod(picked.shape[dim + 1 :]), math.prod(picked.shape[:dim])
-    found = [outer, inner, picked.shape[dim], full.shape[dim], math.prod(full.shape[dim + 1 :])]
+    numbers = [outer, inner, picked.shape[dim], full.shape[dim], math.prod(full.shape[dim + 1 :])]
     if not request.attrs["whole"]:
         for i, size in enumerate(picked.shape):
-            found += [size, math.prod(full.shape[i + 1 :])]
-    return [("ulong", number) for number in found]
+            numbers += [size, math.prod(full.shape[i + 1 :])]
+    return [("ulong", number) for number in numbers]
 
 
 def line_context(request: Request, picked: Spec, full: Spec) -> dict[str, Any]:

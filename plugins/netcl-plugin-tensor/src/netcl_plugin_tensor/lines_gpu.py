@@ -73,15 +73,15 @@ def _context(request: Request, picked: Spec, full: Spec, width: int) -> dict[str
 
 
 def _numbers(request: Request, picked: Spec, full: Spec) -> list[tuple[str, int]]:
-    found: list[int] = [
+    numbers: list[int] = [
         *astuple(lines_of(request, picked, full)),
         math.prod(full.shape[request.attrs["dim"] + 1 :]),
     ]
     if not request.attrs["whole"]:
         for i, size in enumerate(picked.shape):
-            found += [size, math.prod(full.shape[i + 1 :])]
+            numbers += [size, math.prod(full.shape[i + 1 :])]
     counter = _counter(picked, full)
-    return [(counter, number) for number in found]
+    return [(counter, number) for number in numbers]
 
 
 def _width(request: Request, picked: Spec) -> int:

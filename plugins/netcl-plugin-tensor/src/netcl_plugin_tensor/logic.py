@@ -48,12 +48,12 @@ def _judged(
 ) -> Any:
     shape = shape_of(x)
     over = axes(who, dim, len(shape))
-    found = ag.ne(x, 0)
+    holds = ag.ne(x, 0)
     if math.prod(shape[i] for i in over):
-        found = reduce(found, over, keepdim)
+        holds = reduce(holds, over, keepdim)
     else:
-        found = of_none(ag.sum(found, over, keepdim), 0)
-    return found.astype("uint8") if getattr(x, "dtype", "") == "uint8" else found
+        holds = of_none(ag.sum(holds, over, keepdim), 0)
+    return holds.astype("uint8") if getattr(x, "dtype", "") == "uint8" else holds
 
 
 OPERATORS = (composite(any, ("x",)), composite(all, ("x",)))

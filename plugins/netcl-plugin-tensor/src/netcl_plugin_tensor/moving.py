@@ -41,10 +41,10 @@ def _bind_roll(x: Any, shifts: Any, dims: Any = None) -> Any:
 
 
 def _ints(who: str, name: str, given: Any) -> tuple[int, ...]:
-    found = [whole(each) for each in (given if isinstance(given, (tuple, list)) else [given])]
-    if None in found or any(abs(each or 0) >= 1 << 62 for each in found):
+    numbers = [whole(each) for each in (given if isinstance(given, (tuple, list)) else [given])]
+    if None in numbers or any(abs(each or 0) >= 1 << 62 for each in numbers):
         raise AttributeValueError(message(who, f"{name}={given!r}", "ints"))
-    return tuple(each for each in found if each is not None)
+    return tuple(each for each in numbers if each is not None)
 
 
 def _plan_roll(request: Request) -> Kernels:
@@ -141,13 +141,13 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     if not count:
         return ag.clone(input)
     parts = [part for part in (prepend, input, append) if part is not None]
-    found = ag.cat(parts, place) if len(parts) > 1 else ag.as_operand(input)
-    subtract = ag.logical_xor if found.dtype == "bool" else ag.sub
+    difference = ag.cat(parts, place) if len(parts) > 1 else ag.as_operand(input)
+    subtract = ag.logical_xor if difference.dtype == "bool" else ag.sub
     lead = [slice(None)] * place
-    for _ in range(min(count, found.shape[place])):
-        later = ag.getitem(found, (*lead, slice(1, None)))
-        found = subtract(later, ag.getitem(found, (*lead, slice(None, -1))))
-    return found
+    for _ in range(min(count, difference.shape[place])):
+        later = ag.getitem(difference, (*lead, slice(1, None)))
+        difference = subtract(later, ag.getitem(difference, (*lead, slice(None, -1))))
+    return difference
 
 
 OPERATORS = (

@@ -37,8 +37,8 @@ def plan(entry: str, request: Request, attrs: Mapping[str, Any], flags: dict[str
 def _summed(request: Request, kernel: Kernel, sums: Sequence[str], parts: Spec) -> Kernels:
     """The launch, and the reductions of the sums that it leaves in its scratch memory."""
     nbytes = parts.size * DTYPES[parts.dtype].itemsize
-    found = Kernels((kernel,), (nbytes,) * len(sums))
+    kernels = Kernels((kernel,), (nbytes,) * len(sums))
     for i in range(len(sums)):
         finish = reduction_kernels(SUM, request.device, parts, (0,), request.output.dtype)
-        found = found.then(finish, {("in", 0): ("scratch", i), ("out", 0): ("out", 1 + i)})
-    return found
+        kernels = kernels.then(finish, {("in", 0): ("scratch", i), ("out", 0): ("out", 1 + i)})
+    return kernels

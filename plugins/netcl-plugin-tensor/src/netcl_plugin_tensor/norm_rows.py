@@ -203,13 +203,13 @@ def _backward(centered: bool, saved: Saved, grad: Tensor) -> Sequence[Any]:
     attrs = _attrs_of(saved.attrs, x, centered)
     sums = [name for name, need in zip(_SUMS, saved.needs[1:], strict=False) if need]
     if sums and not _sums_by_rows(x, attrs):
-        found = _separate_gradients(saved, grad, attrs)
+        gradients = _separate_gradients(saved, grad, attrs)
     elif sums or saved.needs[0]:
         results = NORM_ROWS_BACKWARD(x, grad, weight, **attrs, sums=sums)
         dx, *rest = results if sums else [results]
         by_name = dict(zip(sums, rest, strict=True))
-        found = [dx, *(by_name.get(name) for name in _SUMS)]
-    return found[: len(saved.inputs)]
+        gradients = [dx, *(by_name.get(name) for name in _SUMS)]
+    return gradients[: len(saved.inputs)]
 
 
 def _sums_by_rows(x: Any, attrs: Any) -> bool:

@@ -161,14 +161,14 @@ def _plan_backward(request: Request) -> Kernels:
         flags["sums"] = "own" if sums else ""
         return _launches(request, BACKWARD, inputs, outputs, **flags)
     outputs = [("out", 0), ("scratch", 0), ("scratch", 1)]
-    found = _launches(request, BACKWARD, inputs, outputs, **flags, sums="wide")
+    kernels = _launches(request, BACKWARD, inputs, outputs, **flags, sums="wide")
     parts = Spec((x.shape[0], x.shape[1]), DTYPES[x.dtype].wide)
     nbytes = parts.size * DTYPES[parts.dtype].itemsize
-    found = Kernels(found.launches, (nbytes, nbytes, *found.scratch))
+    kernels = Kernels(kernels.launches, (nbytes, nbytes, *kernels.scratch))
     for i in range(2):
         finish = reduction_kernels(SUM, request.device, parts, (0,), dtype)
-        found = found.then(finish, {("in", 0): ("scratch", i), ("out", 0): ("out", 1 + i)})
-    return found
+        kernels = kernels.then(finish, {("in", 0): ("scratch", i), ("out", 0): ("out", 1 + i)})
+    return kernels
 
 
 # -- the op ----------------------------------------------------------------------------------
@@ -231,16 +231,16 @@ def _reference(
     out = (lines - mean) / np.sqrt(variance + lines.dtype.type(eps))
     out = out if weight is None else out * widened(weight).reshape(channels)
     out = out if bias is None else out + widened(bias).reshape(channels)
-    found = (out.reshape(x.shape), mean.reshape(-1), variance.reshape(-1))
+    results = (out.reshape(x.shape), mean.reshape(-1), variance.reshape(-1))
     if running_mean is None:
-        return found
+        return results
     size = lines.size // max(1, mean.size)
     share = lines.dtype.type(momentum) if rate is None else widened(rate)
-    return *found, *(
+    return *results, *(
         widened(running) * (1 - share) + batch * share * factor
         for running, batch, factor in (
-            (running_mean, found[1], 1.0),
-            (running_var, found[2], size / (size - 1)),
+            (running_mean, results[1], 1.0),
+            (running_var, results[2], size / (size - 1)),
         )
     )
 
@@ -273,8 +273,8 @@ def _by_formula(saved: Saved, grads: Sequence[Any]) -> Sequence[Any]:
         results = _formula(x, weight, bias, saved.attrs["groups"], saved.attrs["eps"])
         outputs = [y for y, grad in zip(results, grads, strict=True) if grad is not None]
         given = [grad for grad in grads if grad is not None]
-        found = ag.grad(outputs, wanted, given, create_graph=record, allow_unused=True)
-    parts = iter(found)
+        gradients = ag.grad(outputs, wanted, given, create_graph=record, allow_unused=True)
+    parts = iter(gradients)
     return [next(parts) if need else None for need in needs]
 
 

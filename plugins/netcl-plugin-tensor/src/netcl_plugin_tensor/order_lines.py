@@ -77,22 +77,22 @@ def _quantile(who: str, input: Any, q: Any, dim: Any, keepdim: bool, how: str) -
         ranks = ag.where(ag.lt(known, size), float(size - 1), ranks)
     if how in ("lower", "higher", "nearest"):
         rounded = {"lower": ag.floor, "higher": ag.ceil, "nearest": ag.round}[how](ranks)
-        found = GATHER(lines, -1, rounded.astype("int64"))
+        quantiles = GATHER(lines, -1, rounded.astype("int64"))
     else:
         low = ag.floor(ranks)
         below = GATHER(lines, -1, low.astype("int64"))
         above = GATHER(lines, -1, ag.ceil(ranks).astype("int64"))
-        found = ag.lerp(below, above, 0.5 if how == "midpoint" else ag.sub(ranks, low))
+        quantiles = ag.lerp(below, above, 0.5 if how == "midpoint" else ag.sub(ranks, low))
         if how == "midpoint":
-            found = ag.where(ag.eq(low, ranks), below, found)
-    found = ag.movedim(found, -1, 0)
+            quantiles = ag.where(ag.eq(low, ranks), below, quantiles)
+    quantiles = ag.movedim(quantiles, -1, 0)
     if keepdim and given.ndim:
-        found = ag.unsqueeze(found, place + 1)
+        quantiles = ag.unsqueeze(quantiles, place + 1)
         if dim is None:
-            found = ag.reshape(found, (found.shape[0], *[1] * given.ndim))
+            quantiles = ag.reshape(quantiles, (quantiles.shape[0], *[1] * given.ndim))
     elif not given.ndim:
-        found = ag.reshape(found, (-1,))
-    return found if levels.ndim else ag.squeeze(found, 0)
+        quantiles = ag.reshape(quantiles, (-1,))
+    return quantiles if levels.ndim else ag.squeeze(quantiles, 0)
 
 
 def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
@@ -117,8 +117,8 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     starts = ag.cat([first, ag.where(fresh, ag.narrow(steps, place, 1, size - 1), 0)], place)
     lengths = ag.sub(steps, ag.cummax(starts, place).values)
     best = ag.argmax(lengths, place, True)
-    found = [GATHER(each, place, best) for each in ranked]
-    return _Mode(*(found if keepdim else [ag.squeeze(each, place) for each in found]))
+    modes = [GATHER(each, place, best) for each in ranked]
+    return _Mode(*(modes if keepdim else [ag.squeeze(each, place) for each in modes]))
 
 
 OPERATORS: Final = (

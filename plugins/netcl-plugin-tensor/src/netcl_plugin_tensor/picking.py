@@ -23,14 +23,16 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     int64. The host waits for the data, which alone tells how many there are.
     """
     x = ag.as_operand(input)
-    places, found = true_places(x), []
+    places, indices = true_places(x), []
     for size in reversed(x.shape or (1,)):
-        found.append(ag.remainder(places, max(size, 1)))
+        indices.append(ag.remainder(places, max(size, 1)))
         places = ag.floor_divide(places, max(size, 1))
     if as_tuple:
-        return tuple(reversed(found))
+        return tuple(reversed(indices))
     return (
-        ag.stack(found[::-1], 1) if x.ndim else Tensor.zeros((found[0].size, 0), "int64", x.device)
+        ag.stack(indices[::-1], 1)
+        if x.ndim
+        else Tensor.zeros((indices[0].size, 0), "int64", x.device)
     )
 
 
@@ -46,9 +48,9 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:
         raise AttributeValueError(message("nonzero_static", f"size={size!r}", "an int from 0 on"))
     plain_shape("nonzero_static", (size, 8))
-    found = nonzero(input)
-    count = min(found.shape[0], size)
-    return ag.pad(ag.narrow(found, 0, 0, count), (0, 0, 0, size - count), value=fill_value)
+    indices = nonzero(input)
+    count = min(indices.shape[0], size)
+    return ag.pad(ag.narrow(indices, 0, 0, count), (0, 0, 0, size - count), value=fill_value)
 
 
 def argwhere(input: Any) -> Any:

@@ -161,11 +161,11 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     if min(sizes, default=1) < 1:
         raise ShapeError(message("unravel_index", f"the shape {shape!r}", "ints of at least 1"))
     _check_places("unravel_index", places)
-    found = []
+    coordinates = []
     for size in reversed(sizes):
-        found.append(ag.remainder(places, size))
+        coordinates.append(ag.remainder(places, size))
         places = ag.floor_divide(places, size)
-    return tuple(reversed(found))
+    return tuple(reversed(coordinates))
 
 
 def _triangle(name: str, places: Callable[..., Any]) -> Callable[..., Any]:
@@ -175,8 +175,8 @@ def _triangle(name: str, places: Callable[..., Any]) -> Callable[..., Any]:
         rows, columns = plain_shape(name, (row, col))
         if whole(offset) is None:
             raise AttributeValueError(message(name, f"offset={offset!r}", "an int"))
-        found = np.stack(places(rows, near(offset, rows + columns), columns)).astype(np.int64)
-        return nc.tensor(found, dtype="int64" if dtype is None else dtype, device=device)
+        corners = np.stack(places(rows, near(offset, rows + columns), columns)).astype(np.int64)
+        return nc.tensor(corners, dtype="int64" if dtype is None else dtype, device=device)
 
     indices.__name__ = name
     indices.__doc__ = (

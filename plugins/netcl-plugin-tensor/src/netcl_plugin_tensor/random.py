@@ -212,8 +212,10 @@ def _drawn(
     """Numbers of a kind on a device, from a fresh random state."""
     shape = plain_shape(who, size)
     name = nc.dtype_name("float32" if dtype is None else dtype, who)
-    made = RANDOM_NUMBERS(fresh_state(who, _device(device), generator), kind, shape, name, *bounds)
-    return made.requires_grad_() if requires_grad else made
+    numbers = RANDOM_NUMBERS(
+        fresh_state(who, _device(device), generator), kind, shape, name, *bounds
+    )
+    return numbers.requires_grad_() if requires_grad else numbers
 
 
 def fresh_state(who: str, device: Device, generator: Any) -> Any:
@@ -293,18 +295,18 @@ def _long_words(state: Any, count: int) -> Any:
 def _uniform(state: Any, count: int, dtype: str) -> Any:
     if dtype == "float64":
         return (_long_words(state, count) >> np.uint64(11)) * 2.0**-53
-    found = philox.words(state, -(-count // 4)).reshape(-1)[:count]
-    return (found >> np.uint64(32 - _BITS[dtype])) * 2.0 ** -_BITS[dtype]
+    words = philox.words(state, -(-count // 4)).reshape(-1)[:count]
+    return (words >> np.uint64(32 - _BITS[dtype])) * 2.0 ** -_BITS[dtype]
 
 
 def _normal(state: Any, count: int, dtype: str) -> Any:
     if dtype == "float64":
-        found = (_long_words(state, count + count % 2) >> np.uint64(11)).reshape(-1, 2)
-        radii, turns = (found[:, 0] + 0.5) * 2.0**-53, found[:, 1] * 2.0**-52
+        words = (_long_words(state, count + count % 2) >> np.uint64(11)).reshape(-1, 2)
+        radii, turns = (words[:, 0] + 0.5) * 2.0**-53, words[:, 1] * 2.0**-52
     else:
-        found = philox.words(state, -(-count // 4)).reshape(-1, 2)
-        radii = (found[:, 0].astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-32)
-        turns = (found[:, 1] >> np.uint64(8)) * 2.0**-23
+        words = philox.words(state, -(-count // 4)).reshape(-1, 2)
+        radii = (words[:, 0].astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-32)
+        turns = (words[:, 1] >> np.uint64(8)) * 2.0**-23
     radii = np.sqrt(-2 * np.log(radii.astype(np.float64)))
     pairs = [radii * np.cos(np.pi * turns), radii * np.sin(np.pi * turns)]
     return np.stack(pairs, axis=1).reshape(-1)[:count]
@@ -328,10 +330,10 @@ def _reference(
 ) -> Any:
     count = Spec(shape, dtype).size
     if kind == "integers":
-        found = _integers(state, count, low, high)
+        numbers = _integers(state, count, low, high)
     else:
-        found = (_uniform if kind == "uniform" else _normal)(state, count, dtype)
-    return found.astype(DTYPES[dtype].numpy).reshape(shape)
+        numbers = (_uniform if kind == "uniform" else _normal)(state, count, dtype)
+    return numbers.astype(DTYPES[dtype].numpy).reshape(shape)
 
 
 RANDOM_NUMBERS: Final = Operator(

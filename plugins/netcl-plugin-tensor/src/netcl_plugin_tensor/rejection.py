@@ -89,8 +89,8 @@ def _counts(words: Any, given: Any, chance: Any = None) -> tuple[Any, Any]:
     inside = (value >= 0) & (value <= most) & ~((us < 0.013) & (v > us))
     fits = (us >= 0.07) & (v <= low) | inside & (np.log(v * hat / (a / (us * us) + b)) <= mass)
     value = np.where(mean < 10, _small(words[:, 0], mean, term, most, odds), value)
-    found = value if chance is None else np.where(chance > 0.5, most - value, value)
-    return found, fits | (mean < 10)
+    counts = value if chance is None else np.where(chance > 0.5, most - value, value)
+    return counts, fits | (mean < 10)
 
 
 def _log_gamma(words: Any, given: Any) -> tuple[Any, Any]:
@@ -109,16 +109,16 @@ def _reference(state: Any, *parameters: Any, kind: str) -> Any:
     x = parameters[0]
     compute = np.float64 if x.dtype == np.float64 else np.float32
     given = [widened(each).astype(compute).reshape(-1) for each in parameters]
-    found, left = np.zeros_like(given[0]), np.arange(x.size, dtype=np.uint64)
+    counts, left = np.zeros_like(given[0]), np.arange(x.size, dtype=np.uint64)
     candidate = _log_gamma if kind == "log_gamma" else _counts
     with np.errstate(all="ignore"):
         for attempt in range(_ATTEMPTS):
             if not left.size:
                 break
             words = philox.words(state, left | np.uint64(attempt << 40))
-            found[left], fits = candidate(words, *(each[left] for each in given))
+            counts[left], fits = candidate(words, *(each[left] for each in given))
             left = left[~fits]
-    return found.reshape(x.shape).astype(x.dtype)
+    return counts.reshape(x.shape).astype(x.dtype)
 
 
 def _infer(state: Spec, x: Spec, *others: Spec, kind: str) -> Spec:

@@ -46,10 +46,10 @@ def searchsorted(sorted_sequence: Any, input: Any, *, out_int32: bool = False, r
         lines = ag.gather(lines, -1, ag.as_operand(sorter, lines.device))
     size, behind = lines.shape[-1], right or side == "right"
     rows = values if lines.ndim > 1 else ag.reshape(values, (-1,))
-    found = Tensor.zeros(rows.shape, "int64", lines.device)
+    places = Tensor.zeros(rows.shape, "int64", lines.device)
     step = 1 << max(size.bit_length() - 1, 0)
     while step and size and rows.size:
-        next_places = ag.add(found, step)
+        next_places = ag.add(places, step)
         there = GATHER(lines, -1, ag.sub(ag.clamp(next_places, None, size), 1))
         # NaN counts as the largest.
         before = ag.logical_not(ag.gt(there, rows) if behind else ag.ge(there, rows))
@@ -58,10 +58,10 @@ def searchsorted(sorted_sequence: Any, input: Any, *, out_int32: bool = False, r
             before = ag.where(wild, ag.logical_not(lost) if not behind else True,
                               ag.logical_and(before, ag.logical_not(lost)))  # fmt: skip
         taken = ag.logical_and(ag.le(next_places, size), before)
-        found = ag.where(taken, next_places, found)
+        places = ag.where(taken, next_places, places)
         step //= 2
-    found = ag.reshape(found, values.shape)
-    return found.astype("int32") if out_int32 else found
+    places = ag.reshape(places, values.shape)
+    return places.astype("int32") if out_int32 else places
 
 
 def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
@@ -96,8 +96,8 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False,
     row = ag.sort(ag.reshape(others, (-1,))).values
     places = ag.clamp(ag.searchsorted(row, x), None, row.size - 1)
     there = GATHER(row, 0, ag.reshape(places, (-1,)))
-    found = ag.eq(ag.reshape(there, x.shape), x)
-    return ag.logical_not(found) if invert else found
+    member = ag.eq(ag.reshape(there, x.shape), x)
+    return ag.logical_not(member) if invert else member
 
 
 def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
@@ -160,14 +160,14 @@ def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: 
     first = Tensor.ones((min(count, 1),), "bool", x.device)
     fresh = ag.cat([first, changes]) if count > 1 else first
     places = true_places(fresh)
-    found = [ag.moveaxis(ag.index_select(lines, 0, places), 0, place).contiguous()]
+    uniques = [ag.moveaxis(ag.index_select(lines, 0, places), 0, place).contiguous()]
     if return_inverse:
         number = ag.sub(ag.cumsum(fresh, 0), 1)
-        found.append(ag.reshape(number, x.shape) if dim is None else number)
+        uniques.append(ag.reshape(number, x.shape) if dim is None else number)
     if return_counts:
         end = Tensor.full((min(count, 1),), count, "int64", x.device)
-        found.append(ag.sub(ag.cat([places[1:], end]), places))
-    return found[0] if len(found) == 1 else tuple(found)
+        uniques.append(ag.sub(ag.cat([places[1:], end]), places))
+    return uniques[0] if len(uniques) == 1 else tuple(uniques)
 
 
 _Histogram = namedtuple("_Histogram", ("hist", "bin_edges"))
@@ -220,10 +220,10 @@ def histogram(input: Any, bins: Any = 100, *, range: Any = None, weight: Any = N
     counted = inside.astype(x.dtype)
     if weight is not None:
         counted = ag.mul(counted, ag.reshape(ag.as_operand(weight, x.device), (-1,)))
-    found = ADD_AT_INDEX(counted, place, 0, "found", False, False, (count,))
+    counts = ADD_AT_INDEX(counted, place, 0, "found", False, False, (count,))
     if density:
-        found = ag.div(ag.div(found, ag.sum(found)), ag.sub(edges[1:], edges[:-1]))
-    return _Histogram(found, edges)
+        counts = ag.div(ag.div(counts, ag.sum(counts)), ag.sub(edges[1:], edges[:-1]))
+    return _Histogram(counts, edges)
 
 
 OPERATORS: Final = (

@@ -138,9 +138,9 @@ def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], *, dtype
     if sorted(order) != list(range(len(shape))):
         given = f"physical_layout={physical_layout!r} of {len(shape)} dimensions"
         raise AttributeValueError(message("empty_permuted", given, "each dimension once"))
-    made = nc.empty([shape[i] for i in order], dtype=dtype, device=device)
-    found = ag.permute(made, [order.index(i) for i in range(len(shape))])
-    return found.requires_grad_(True) if requires_grad else found
+    ordered = nc.empty([shape[i] for i in order], dtype=dtype, device=device)
+    permuted = ag.permute(ordered, [order.index(i) for i in range(len(shape))])
+    return permuted.requires_grad_(True) if requires_grad else permuted
 
 
 def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = None,
@@ -160,8 +160,8 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = No
         raise ShapeError(message("empty_strided", given, "as many of one as of the other"))
     span = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if shape else 1
     flat = nc.empty(max(span, 1) if 0 not in shape else 0, dtype=dtype, device=device)
-    found = ag.as_strided(flat, shape, steps)
-    return found.requires_grad_(True) if requires_grad else found
+    strided = ag.as_strided(flat, shape, steps)
+    return strided.requires_grad_(True) if requires_grad else strided
 
 
 OPERATORS: Final = (

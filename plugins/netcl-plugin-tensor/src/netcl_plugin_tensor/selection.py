@@ -72,14 +72,14 @@ def _infer(x: Spec, rank: int, rule: str, dim: int, keepdim: bool) -> tuple[Spec
 def _reference(x: Any, rank: int, rule: str, dim: int, keepdim: bool) -> Any:
     lines = x if x.ndim else x.reshape(1)
     size = lines.shape[dim]
-    found = best(lines, size, dim, False, False)
-    known = (found[0] == found[0]).sum(dim, keepdims=True)
+    ordered = best(lines, size, dim, False, False)
+    known = (ordered[0] == ordered[0]).sum(dim, keepdims=True)
     at = np.full_like(known, rank)
     if rule == "median":
         at = np.where(known < size, size - 1, rank)
     if rule == "nanmedian":
         at = np.maximum(known - 1, 0) // 2
-    picked = (np.take_along_axis(each, at, dim) for each in found)
+    picked = (np.take_along_axis(each, at, dim) for each in ordered)
     shape = reduced(x.shape, (dim,), keepdim) if x.ndim else ()
     return tuple(each.reshape(shape) for each in picked)
 

@@ -72,15 +72,15 @@ def copy_across(source: Tensor, target: Tensor) -> bool:
         return False
     pair = [x.geometry or whole(x.shape) for x in (source, target)]
     key = (source.device, source.dtype, *pair)
-    found = _across.get(key)
-    if found is None:
+    copying = _across.get(key)
+    if copying is None:
         if len(_across) > _KEPT:
             _across.clear()
         form = strided_cpu if source.device.kind == "cpu" else strided_gpu
         kernel = form.copy(source.dtype, *pair, _FROM_TO, form.settings(source.device, *pair))
         specs = [(Spec(source.shape, source.dtype),)] * 2
-        found = _across[key] = Bound(source.device, Kernels((kernel,)), *specs)
-    found([source.memory], [target.memory])
+        copying = _across[key] = Bound(source.device, Kernels((kernel,)), *specs)
+    copying([source.memory], [target.memory])
     return True
 
 

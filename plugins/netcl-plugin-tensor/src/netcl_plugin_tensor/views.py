@@ -23,10 +23,10 @@ class Dim(NamedTuple):
 
 def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a contiguous tensor."""
-    found = [1] * len(shape)
+    steps = [1] * len(shape)
     for axis in range(len(shape) - 1, 0, -1):
-        found[axis - 1] = found[axis] * shape[axis]
-    return tuple(found)
+        steps[axis - 1] = steps[axis] * shape[axis]
+    return tuple(steps)
 
 
 def whole(shape: Sequence[int]) -> Geometry:
@@ -36,15 +36,15 @@ def whole(shape: Sequence[int]) -> Geometry:
 
 def joined(source: Geometry, target: Geometry) -> tuple[Dim, ...]:
     """The dimensions of a copy between views of one shape, as few as possible, at least one."""
-    found: list[Dim] = []
+    dims: list[Dim] = []
     for size, first, second in zip(source.shape, source.strides, target.strides, strict=True):
         if size == 1:
             continue
-        if found and found[-1][1:] == (first * size, second * size):
-            found[-1] = Dim(found[-1].size * size, first, second)
+        if dims and dims[-1][1:] == (first * size, second * size):
+            dims[-1] = Dim(dims[-1].size * size, first, second)
         else:
-            found.append(Dim(size, first, second))
-    return tuple(found) or (Dim(1, 1, 1),)
+            dims.append(Dim(size, first, second))
+    return tuple(dims) or (Dim(1, 1, 1),)
 
 
 def merged(view: Geometry) -> Geometry:

@@ -163,14 +163,14 @@ def gradients(
         "storage": DTYPES[request.inputs[0].dtype].storage,
         "value_size": shape.value_size,
     }
-    found: list[Any] = [*given, grad, ("scratch", 0)]
+    operands: list[Any] = [*given, grad, ("scratch", 0)]
     summed = (out, grad, logsums, ("scratch", 0), *sizes, *job.paired_rows[1:])
     common: dict[str, Any] = {"numbers": sizes[1:2], "instructions": instructions}
     launches = (
         Kernel(OF_SUMS, "attention_sums", summed, (rows,), None, context),
-        _launch(job, OF_GRADIENTS, "tensor_query_gradient", [*found, ("out", 0)], shape.queries,
+        _launch(job, OF_GRADIENTS, "tensor_query_gradient", [*operands, ("out", 0)], shape.queries,
                 of_queries, edge=shape.keys % of_queries.others > 0, **common),
-        _launch(job, OF_GRADIENTS, "tensor_key_gradients", [*found, ("out", 1), ("out", 2)],
+        _launch(job, OF_GRADIENTS, "tensor_key_gradients", [*operands, ("out", 1), ("out", 2)],
                 shape.keys, of_keys, edge=shape.queries % of_keys.others > 0, **common),
     )  # fmt: skip
     return job.laid_out(Kernels(launches, (rows * _SUMS,)))

@@ -344,11 +344,11 @@ class _Plan:
 
     def walk(self, axes: Sequence[Axis], columns: int, terms: int, sliced: bool) -> list[Kernel]:
         bias = [2] if len(self.request.inputs) == 3 else []
-        made, problem = self.launcher(SUMS), self.problem
+        launcher, problem = self.launcher(SUMS), self.problem
         read = [self.words("scratch", 0, "source"), self.words("scratch", 1, "weights"),
                 ("scratch", 2, "__global const int *table")]  # fmt: skip
         if not sliced:
-            read += [*made.operands(*bias), made.result()]
+            read += [*launcher.operands(*bias), launcher.result()]
             return [
                 self.multiply("gather", axes, read, columns, terms, self.along, False, bool(bias))
             ]
@@ -357,8 +357,8 @@ class _Plan:
         elements = problem.groups * problem.outputs * columns
         numbers = {"width": columns, "slices": -(-terms // self.length(terms)),
                    "elements": elements}  # fmt: skip
-        buffers = [made.scratch(3, "sums"), *made.operands(*bias), made.result()]
-        finish = made.kernel("finish", buffers, _raised(elements, LOCAL), axes,
+        buffers = [launcher.scratch(3, "sums"), *launcher.operands(*bias), launcher.result()]
+        finish = launcher.kernel("finish", buffers, _raised(elements, LOCAL), axes,
                              {"bias": bool(bias)}, numbers, self.request.slots, LOCAL)  # fmt: skip
         return [product, finish]
 
@@ -371,12 +371,12 @@ class _Plan:
                    ("scratch", 2, "__global const int *table"),
                    ("scratch", 3, "__global float *sums")]  # fmt: skip
         weigh = self.multiply("weigh", axes, buffers, columns, terms, False, True)
-        made, run = self.launcher(OPERANDS), shape.run
+        launcher, run = self.launcher(OPERANDS), shape.run
         numbers = {"padded_channels": shape.channels, "slices": slices}
         groups = problem.groups * problem.outputs * -(-problem.channels // run)
         flags = {**self.flags, "local": _ARRANGERS, "run": run, "kernel_size": shape.kernel}
-        buffers = [made.scratch(3, "sums"), made.result()]
-        total = made.kernel("total", buffers, groups * _ARRANGERS, axes, flags, numbers,
+        buffers = [launcher.scratch(3, "sums"), launcher.result()]
+        total = launcher.kernel("total", buffers, groups * _ARRANGERS, axes, flags, numbers,
                             local=_ARRANGERS)  # fmt: skip
         above = terms * problem.groups * shape.above
         sums = slices * problem.groups * problem.outputs * columns
@@ -423,7 +423,7 @@ def _on_tensor_cores(
 
 
 def _implementations() -> Sequence[Implementation]:
-    found = list[Implementation]()
+    implementations = list[Implementation]()
     for dims in (1, 2, 3):
         slots: dict[str, Any] = {"epilogue": True, "stretch": partial(positions_of, dims)}
         for operator, task_of, more in (
@@ -432,8 +432,8 @@ def _implementations() -> Sequence[Implementation]:
             (WEIGHTS, partial(plain_task, problem_of_weights), {}),
         ):
             name = operator[dims - 1].name
-            found.append(_on_tensor_cores(name, task_of, operator is WEIGHTS, **more))
-    return found
+            implementations.append(_on_tensor_cores(name, task_of, operator is WEIGHTS, **more))
+    return implementations
 
 
 IMPLEMENTATIONS: Final = tuple(_implementations())

@@ -162,8 +162,8 @@ def on_tensor_cores(
     def plan(request: Request) -> Kernels:
         tile = TILES[request.settings["tile"]]
         bias = len(request.inputs) == 3
-        made = multiplied(request, product_of(request), tile, bias, passes=passes)
-        return with_row_sums(request, made) if row_sums else made
+        kernels = multiplied(request, product_of(request), tile, bias, passes=passes)
+        return with_row_sums(request, kernels) if row_sums else kernels
 
     def default(request: Request) -> dict[str, Any]:
         return {"tile": str(default_tile(request, product_of(request)))}
@@ -236,13 +236,13 @@ def _in_chunks(product: Product, i: int, size: int) -> tuple[Geometry, Geometry]
 
 def _copied(request: Request, product: Product) -> tuple[Product, Kernels, dict[Any, Any]]:
     """A product whose lines have whole chunks, the copies that make them, and where these are."""
-    made, places = Kernels(()), {}
+    kernels, places = Kernels(()), {}
     dtype = request.output.dtype
     for i, name in enumerate("ab"):
-        found = _in_chunks(product, i, DTYPES[dtype].itemsize)
-        if found is None:
+        copied = _in_chunks(product, i, DTYPES[dtype].itemsize)
+        if copied is None:
             continue
-        source, target = found
+        source, target = copied
         *strides, line, _ = target.strides
         along, left = _along(product)[i], iter(strides)
         fields: dict[str, Any] = {f"{name}_start": 0}
@@ -253,12 +253,12 @@ def _copied(request: Request, product: Product) -> tuple[Product, Kernels, dict[
             steps[i] = next(left) if steps[i] else 0
             batch.append((size, steps[0], steps[1]))
         nbytes = math.prod(target.shape[:-1]) * line * DTYPES[dtype].itemsize
-        places["in", i] = scratch = ("scratch", len(made.scratch))
-        made = replace(made, scratch=(*made.scratch, nbytes))
+        places["in", i] = scratch = ("scratch", len(kernels.scratch))
+        kernels = replace(kernels, scratch=(*kernels.scratch, nbytes))
         copy = strided.copy(request.device, dtype, source, target)
-        made = made.then(Kernels((copy,)), {("in", 0): ("in", i), ("out", 0): scratch})
+        kernels = kernels.then(Kernels((copy,)), {("in", 0): ("in", i), ("out", 0): scratch})
         product = replace(product, **fields, batch=tuple(batch))
-    return product, made, places
+    return product, kernels, places
 
 
 def multiplied(
@@ -310,12 +310,12 @@ def multiplied(
     return copies.then(Kernels((kernel,)), places)
 
 
-def with_row_sums(request: Request, made: Kernels) -> Kernels:
+def with_row_sums(request: Request, kernels: Kernels) -> Kernels:
     """A product's launches, and those that add up the lines of its first operand in output 1."""
     dtype, layout = request.outputs[1].dtype, request.layout(0)
     grad, device = request.inputs[0], request.device
     sums = ag.reduction_kernels(ag.SUM, device, grad, (0,), dtype, layout=layout)
-    return made.then(sums, {("out", 0): ("out", 1)})
+    return kernels.then(sums, {("out", 0): ("out", 1)})
 
 
 IMPLEMENTATIONS: Final = tuple(

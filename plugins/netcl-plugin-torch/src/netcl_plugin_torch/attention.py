@@ -37,17 +37,17 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, options: Any, *tensors: Any) -> Any:
         wanted = list(ctx.needs_input_grad[1:])
-        made, statistic = _FORWARD(*tensors, *options, wanted)
+        output, statistic = _FORWARD(*tensors, *options, wanted)
         ctx.save_for_backward(statistic, *tensors)
         ctx.options = *options, wanted
-        return made
+        return output
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Any) -> Any:
         statistic, *tensors = ctx.saved_tensors
-        found = iter(_BACKWARD(grad, statistic, *tensors, *ctx.options))
-        return None, *[next(found) if want else None for want in ctx.options[-1]]
+        gradients = iter(_BACKWARD(grad, statistic, *tensors, *ctx.options))
+        return None, *[next(gradients) if want else None for want in ctx.options[-1]]
 
 
 def _function(causal: bool, scale: float | None, gqa: bool) -> Callable[..., Any]:
@@ -69,13 +69,13 @@ def _run(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None, g
 def _run_backward(grad: Any, statistic: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool,
                   scale: float | None, gqa: bool, wanted: Any) -> list[Any]:  # fmt: skip
     function = _function(causal, scale, gqa)
-    found = backward_of(statistic, function, (q, k, v, mask), grad, wanted)
-    return [x for x, want in zip(found, wanted, strict=True) if want]
+    gradients = backward_of(statistic, function, (q, k, v, mask), grad, wanted)
+    return [x for x, want in zip(gradients, wanted, strict=True) if want]
 
 
 def _shapes(q: Any, k: Any, v: Any, *options: Any) -> Any:
-    made = q.new_empty((*q.shape[:-1], v.shape[-1]))
-    return made, q.new_empty(q.shape[:-1], dtype=torch.float32)
+    output = q.new_empty((*q.shape[:-1], v.shape[-1]))
+    return output, q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
 def _shapes_backward(grad: Any, statistic: Any, q: Any, k: Any, v: Any, mask: Any,

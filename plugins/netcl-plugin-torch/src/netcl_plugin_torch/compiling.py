@@ -56,11 +56,11 @@ _COPIES: Final = ("clone", "_to_copy", "lift_fresh_copy")
 
 def _decompositions(device: str) -> dict[Any, Any]:
     """What a graph for a device is not to have, with what to make of it."""
-    found = {**core_aten_decompositions(), **get_decompositions(list(_TAKEN_APART))}
+    table = {**core_aten_decompositions(), **get_decompositions(list(_TAKEN_APART))}
     if device != "netcl":
-        return {**found, **get_decompositions(list(_NORMS))}
+        return {**table, **get_decompositions(list(_NORMS))}
     kept = {*_NORMS, *_KEPT}
-    return {func: way for func, way in found.items() if func.overloadpacket not in kept}
+    return {func: way for func, way in table.items() if func.overloadpacket not in kept}
 
 
 def _introduce() -> None:
@@ -102,19 +102,19 @@ class Part(torch.nn.Module):
         given = [_raw(x) for x in args]
         try:
             with ag.no_grad():
-                made = self.function(*given)
+                outputs = self.function(*given)
         except ReplayError:  # of a capture, which goes on elsewhere
             raise
         except (NetclError, Unfit):
             self._refused = True
             return self.graph(*args)
-        found: list[Any] = []
-        for x, copied in zip(made, self._copied, strict=True):
+        computed: list[Any] = []
+        for x, copied in zip(outputs, self._copied, strict=True):
             raw = x.value
-            if copied and (raw.is_alias or any(raw is other for other in (*given, *found))):
+            if copied and (raw.is_alias or any(raw is other for other in (*given, *computed))):
                 raw = raw.duplicate()
-            found.append(raw)
-        results = [_host(raw) if host else wrap(raw) for raw in found]
+            computed.append(raw)
+        results = [_host(raw) if host else wrap(raw) for raw in computed]
         if host:
             _wait()
         return tuple(results) if self._several else results[0]
@@ -141,8 +141,8 @@ def _host(raw: Any) -> torch.Tensor:
     """A tensor of PyTorch's CPU on the memory of netcl's, where they share it."""
     if raw.is_alias or raw.geometry is not None or not raw.size:
         raw = raw.duplicate()
-    made: torch.Tensor = torch.from_dlpack(raw)
-    return made if made.device.type == "cpu" else made.cpu()
+    tensor: torch.Tensor = torch.from_dlpack(raw)
+    return tensor if tensor.device.type == "cpu" else tensor.cpu()
 
 
 def _is_copy(node: Node) -> bool:
@@ -182,11 +182,11 @@ def _step(node: Node) -> Callable[..., Any]:
     expected = _dtypes(node.meta["val"])
 
     def step(*args: Any, **kwargs: Any) -> Any:
-        made = function(*args, **kwargs)
+        result = function(*args, **kwargs)
         if isinstance(expected, str):
-            return made if made.dtype == expected else made.astype(expected)
+            return result if result.dtype == expected else result.astype(expected)
         return [x if x is None or x.dtype == dtype else x.astype(dtype)
-                for x, dtype in zip(made, expected, strict=True)]  # fmt: skip
+                for x, dtype in zip(result, expected, strict=True)]  # fmt: skip
 
     return step
 
@@ -269,9 +269,9 @@ def _writes_at_the_end(graph: GraphModule) -> tuple[int, list[int]]:
     count = len(results)
     for node in nodes:
         if node.op == "call_function" and node.target is aten.copy_.default:
-            target, made = node.args[:2]
-            results = [made if x is node else x for x in results]
-            results.append(made)
+            target, value = node.args[:2]
+            results = [value if x is node else x for x in results]
+            results.append(value)
             written.append(places.index(target))
             graph.graph.erase_node(node)
     nodes[-1].args = (tuple(results),)
@@ -296,21 +296,21 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, records: bool = False
         given = list(args)
         args.clear()
         with recording(records):
-            made = run(*given)
+            outputs = run(*given)
         for i, place in enumerate(written, start=count):
-            take(given[place], made[i])
-        return made[:count]
+            take(given[place], outputs[i])
+        return outputs[:count]
 
     boxed._boxed_call = True  # type: ignore[attr-defined]
     return boxed
 
 
-def take(target: Any, made: Any) -> Any:
+def take(target: Any, value: Any) -> Any:
     """The end of an op that writes: the new elements take the place of the old."""
-    if type(target) is NetclTensor and type(made) is NetclTensor and target.shape == made.shape:
-        write(target, made.raw)
+    if type(target) is NetclTensor and type(value) is NetclTensor and target.shape == value.shape:
+        write(target, value.raw)
         return target
-    return target.copy_(made)
+    return target.copy_(value)
 
 
 def netcl(graph: GraphModule, inputs: Sequence[Any], **options: Any) -> Any:

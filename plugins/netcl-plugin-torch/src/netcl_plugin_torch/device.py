@@ -89,11 +89,11 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     """
     chosen = nc.default_device()
     names = ("allocated", "peak", "reserved")
-    found = chosen.memory_stats() if chosen.has_kernels else dict.fromkeys(names, 0)
+    stats = chosen.memory_stats() if chosen.has_kernels else dict.fromkeys(names, 0)
     return {
-        "allocated_bytes.all.current": found["allocated"],
-        "allocated_bytes.all.peak": found["peak"],
-        "reserved_bytes.all.current": found["reserved"],
+        "allocated_bytes.all.current": stats["allocated"],
+        "allocated_bytes.all.peak": stats["peak"],
+        "reserved_bytes.all.current": stats["reserved"],
     }
 
 

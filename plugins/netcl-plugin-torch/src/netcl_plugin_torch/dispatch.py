@@ -113,15 +113,15 @@ def raw_of(x: Any) -> Any:
     return x
 
 
-def _wrapped(made: Any, given: Sequence[Any], dtypes: Any) -> Any:
+def _wrapped(results: Any, given: Sequence[Any], dtypes: Any) -> Any:
     """PyTorch's tensors of a row's results, which share nothing with what was given."""
-    if isinstance(made, (tuple, list)):
-        several = dtypes if dtypes is not None else [None] * len(made)
-        pairs = zip(made, several, strict=False)
+    if isinstance(results, (tuple, list)):
+        several = dtypes if dtypes is not None else [None] * len(results)
+        pairs = zip(results, several, strict=False)
         return tuple([None if x is None else _wrapped(x, given, d) for x, d in pairs])
-    if not isinstance(made, nc.Tensor):
-        return made
-    raw = made.value
+    if not isinstance(results, nc.Tensor):
+        return results
+    raw = results.value
     if dtypes is not None and raw.dtype != dtypes:
         return wrap(raw.astype(dtypes))
     if raw.is_alias:
@@ -155,10 +155,10 @@ def _by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             with _GRAD_OFF:
                 if kwargs:
-                    made = function(*given, **{name: raw_of(x) for name, x in kwargs.items()})
+                    results = function(*given, **{name: raw_of(x) for name, x in kwargs.items()})
                 else:
-                    made = function(*given)
-                return _wrapped(made, given, dtypes)
+                    results = function(*given)
+                return _wrapped(results, given, dtypes)
         except (NetclError, Unfit) as error:
             return _by_host_instead(func, args, kwargs, error)
 
@@ -189,13 +189,13 @@ def _result_dtypes(func: Any, args: Any, kwargs: Any) -> Any:
 
     try:
         with torch.no_grad():
-            made = func(*tree_map(shadow, args), **tree_map(shadow, kwargs))
+            results = func(*tree_map(shadow, args), **tree_map(shadow, kwargs))
     except (RuntimeError, NotImplementedError, IndexError, ValueError, TypeError):
         return None
-    if isinstance(made, torch.Tensor):
-        return NAMES.get(made.dtype)
-    if isinstance(made, (tuple, list)):
-        return [NAMES.get(x.dtype) if isinstance(x, torch.Tensor) else None for x in made]
+    if isinstance(results, torch.Tensor):
+        return NAMES.get(results.dtype)
+    if isinstance(results, (tuple, list)):
+        return [NAMES.get(x.dtype) if isinstance(x, torch.Tensor) else None for x in results]
     return None
 
 
@@ -247,10 +247,10 @@ def _made_of(func: Any, decomposition: Callable[..., Any], *args: Any, **kwargs:
         return by_host(func, *args, **kwargs)
     active.add(func)
     try:
-        made = decomposition(*args, **kwargs)
+        result = decomposition(*args, **kwargs)
     finally:
         active.discard(func)
-    return by_host(func, *args, **kwargs) if made is NotImplemented else made
+    return by_host(func, *args, **kwargs) if result is NotImplemented else result
 
 
 def _as_writing(func: Any) -> Callable[..., Any] | None:
@@ -295,17 +295,17 @@ def _plain(func: Any, schema: Any, places: Sequence[int]) -> Any:
 
 
 def _in_place(plain: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-    made = plain(x, *args, **kwargs)
+    result = plain(x, *args, **kwargs)
     if type(x) is not NetclTensor:
-        return x.copy_(made)
-    if made.shape != x.shape:
+        return x.copy_(result)
+    if result.shape != x.shape:
         text = f"output with shape {list(x.shape)} doesn't match the broadcast shape"
-        raise RuntimeError(f"{text} {list(made.shape)}")
-    if not torch.can_cast(made.dtype, x.dtype):
-        text = f"result type {_word(made.dtype)} can't be cast to the desired output type"
+        raise RuntimeError(f"{text} {list(result.shape)}")
+    if not torch.can_cast(result.dtype, x.dtype):
+        text = f"result type {_word(result.dtype)} can't be cast to the desired output type"
         raise RuntimeError(f"{text} {_word(x.dtype)}")
-    raw = made.raw
-    del made
+    raw = result.raw
+    del result
     _written(x, raw)
     return x
 
@@ -328,8 +328,8 @@ def _written(x: NetclTensor, raw: Any) -> None:
 def _into(plain: Any, names: Sequence[str], *args: Any, **kwargs: Any) -> Any:
     """`op(..., out=x)`."""
     targets = [kwargs.pop(name) for name in names]
-    made = plain(*args, **kwargs)
-    results = made if isinstance(made, (tuple, list)) else [made]
+    results_given = plain(*args, **kwargs)
+    results = results_given if isinstance(results_given, (tuple, list)) else [results_given]
     for target, new in zip(targets, results, strict=True):
         if not torch.can_cast(new.dtype, target.dtype):
             text = f"result type {_word(new.dtype)} can't be cast to the desired output type"
@@ -361,7 +361,7 @@ def _by_host_instead(func: Any, args: Any, kwargs: Any, error: BaseException | N
     refuses = os.environ.get("NETCL_TORCH_FALLBACK") == "error"
     if refuses and error is None:
         raise NotImplementedError(_refusal(func))
-    made, written = _on_host(func, args, kwargs)
+    results, written = _on_host(func, args, kwargs)
     if refuses:
         raise NotImplementedError(f"{_refusal(func)} {error}") from error
     _count(func, error)
@@ -369,7 +369,7 @@ def _by_host_instead(func: Any, args: Any, kwargs: Any, error: BaseException | N
         if copy.shape != x.shape:
             x.resize_(copy.shape)
         write(x, to_device(copy.contiguous()).raw)
-    return made
+    return results
 
 
 def _refusal(func: Any) -> str:
@@ -407,7 +407,7 @@ def _on_host(func: Any, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
                 return target
         return x if wanted is not None and torch.device(wanted).type == "cpu" else to_device(x)
 
-    made = func(*tree_map(down, args), **tree_map(down, kwargs))
+    results = func(*tree_map(down, args), **tree_map(down, kwargs))
     written = []
     for i, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -415,7 +415,7 @@ def _on_host(func: Any, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
             for x in given if isinstance(given, (list, tuple)) else [given]:
                 if type(x) is NetclTensor:
                     written.append(copies[id(x)])
-    return tree_map(up, made), written
+    return tree_map(up, results), written
 
 
 def update_metadata(x: NetclTensor, size: Any, strides: Any, offset: int) -> None:

@@ -114,8 +114,8 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Any:
 @row("elu")
 def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
     if input_scale == 1:
-        made = ag.elu(x, alpha)
-        return made if scale == 1 else made * scale
+        value = ag.elu(x, alpha)
+        return value if scale == 1 else value * scale
     return ag.where(x > 0, x * scale, ag.expm1(x * input_scale) * (alpha * scale))
 
 
@@ -158,8 +158,8 @@ def gradients(function: Callable[..., Any], operands: Sequence[Any], grad: Any) 
     """The gradients of `function(*operands)`, which is computed for it."""
     with ag.enable_grad():
         leaves = [x.detach().requires_grad_() for x in operands]
-        made = function(*leaves)
-        return list(ag.grad(made, leaves, grad, allow_unused=True))
+        value = function(*leaves)
+        return list(ag.grad(value, leaves, grad, allow_unused=True))
 
 
 _gradient("gelu_backward", gelu)

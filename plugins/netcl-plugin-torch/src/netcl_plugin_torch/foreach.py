@@ -26,8 +26,8 @@ def _listed(func: Any, row: Callable[..., Any]) -> Callable[..., Any]:
 
     def compute(args: Any, options: Any) -> list[Any]:
         with ag.no_grad():
-            made = row(*[raw_of(x) for x in args], **dict(options))
-        return [x.value for x in made]
+            outputs = row(*[raw_of(x) for x in args], **dict(options))
+        return [x.value for x in outputs]
 
     replaying, others = Replaying(compute), made_of_others(func)
 
@@ -36,13 +36,13 @@ def _listed(func: Any, row: Callable[..., Any]) -> Callable[..., Any]:
         if not _are_alike((*args, *kwargs.values())):
             return others(*args, **kwargs)
         try:
-            made = replaying(args, options)
+            outputs = replaying(args, options)
         except (NetclError, Unfit):
             return others(*args, **kwargs)
         name = NAMES[args[0][0].dtype]
         if not in_place:
-            return [wrap(x.astype(name) if x.dtype != name else x) for x in made]
-        for target, new in zip(args[0], made, strict=True):
+            return [wrap(x.astype(name) if x.dtype != name else x) for x in outputs]
+        for target, new in zip(args[0], outputs, strict=True):
             write(target, new)
         return None
 

@@ -49,14 +49,14 @@ def row_of(func: Any) -> Callable[..., Any] | None:
 
 def _for_each(packet: str) -> Callable[..., Any] | None:
     """The row of an op of lists, by that of one tensor."""
-    found = [ROWS[packet + kind] for kind in _KINDS if packet + kind in ROWS]
-    if not found or packet.endswith("_"):
+    rows = [ROWS[packet + kind] for kind in _KINDS if packet + kind in ROWS]
+    if not rows or packet.endswith("_"):
         return None
 
     def run(*args: Any, **kwargs: Any) -> list[Any]:
         count = len(args[0])
         columns = [x if isinstance(x, (list, tuple)) else [x] * count for x in args]
-        return [found[0](*each, **kwargs) for each in zip(*columns, strict=True)]
+        return [rows[0](*each, **kwargs) for each in zip(*columns, strict=True)]
 
     return run
 

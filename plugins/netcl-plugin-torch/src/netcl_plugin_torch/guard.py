@@ -43,10 +43,10 @@ def _taken(holder: ctypes.c_void_p) -> Any:
     """The object that a pointer owns, which it no longer does."""
     if holder.value is None:
         return None
-    found = ctypes.cast(holder, ctypes.py_object).value
-    ctypes.pythonapi.Py_DecRef(ctypes.py_object(found))
+    item = ctypes.cast(holder, ctypes.py_object).value
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(item))
     holder.value = None
-    return found
+    return item
 
 
 def raising(run: Any) -> Any:

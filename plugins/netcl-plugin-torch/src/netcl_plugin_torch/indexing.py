@@ -20,27 +20,27 @@ _PAIRS = 1 << 24
 
 def _places(x: Any, indices: Sequence[Any]) -> list[Any]:
     """Whole numbers for each indexed dimension, None for the others; masks become numbers."""
-    found: list[Any] = []
+    tensors: list[Any] = []
     for index in indices:
         if index is None:
-            found.append(None)
+            tensors.append(None)
             continue
         if type(index) is not NetclTensor:
             index = to_device(index)
         if index.dtype in (torch.bool, torch.uint8):
-            sizes = x.shape[len(found) : len(found) + index.dim()]
+            sizes = x.shape[len(tensors) : len(tensors) + index.dim()]
             if tuple(index.shape) != tuple(sizes):
                 text = f"The shape of the mask {list(index.shape)} at index 0 does not match the"
                 raise IndexError(f"{text} shape of the indexed tensor {list(x.shape)} at index 0")
-            found += (
+            tensors += (
                 index.nonzero().unbind(1) if index.dim() else [index.reshape(1).nonzero()[:, 0]]
             )
         else:
-            found.append(index)
-    if len(found) > x.dim():
-        text = f"too many indices for tensor of dimension {x.dim()} (got {len(found)})"
+            tensors.append(index)
+    if len(tensors) > x.dim():
+        text = f"too many indices for tensor of dimension {x.dim()} (got {len(tensors)})"
         raise IndexError(text)
-    return found
+    return tensors
 
 
 class _Picked:
@@ -77,12 +77,12 @@ class _Picked:
 
     def out(self, rows: Any) -> Any:
         """Picked rows in the shape of the result."""
-        made = rows.reshape(*self.shape, *self.rest)
+        grid = rows.reshape(*self.shape, *self.rest)
         if not self.at:
-            return made
+            return grid
         count = len(self.shape)
-        order = [*range(count, count + self.at), *range(count), *range(count + self.at, made.dim())]
-        return made.permute(order).contiguous()
+        order = [*range(count, count + self.at), *range(count), *range(count + self.at, grid.dim())]
+        return grid.permute(order).contiguous()
 
     def into(self, values: Any) -> Any:
         """Values in the shape of the result, as rows."""
@@ -203,12 +203,12 @@ def _by_pairs(x: Any, dim: int, index: Any, source: Any, reduce: str) -> Any:
     pairs = ag.where(ag.eq(ag.unsqueeze(index, 0), numbers), ag.unsqueeze(source, 0),
                      _NEUTRAL[reduce](x))  # fmt: skip
     name = {"prod": ag.prod, "amax": ag.amax, "amin": ag.amin}[reduce]
-    found = ag.movedim(name(pairs, dim + 1), 0, dim)
+    in_place = ag.movedim(name(pairs, dim + 1), 0, dim)
     both = {"prod": ag.mul, "amax": ag.maximum, "amin": ag.minimum}[reduce]
-    made = x.duplicate()
-    part = made[region]
-    part.value.overwrite(both(part, found).value)
-    return made
+    copy = x.duplicate()
+    part = copy[region]
+    part.value.overwrite(both(part, in_place).value)
+    return copy
 
 
 @direct("_cdist_forward")

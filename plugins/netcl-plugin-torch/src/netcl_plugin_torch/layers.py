@@ -47,23 +47,23 @@ def product(a: Any, b: Any) -> Any:
 
 @row("addmm", "baddbmm")
 def addmm(bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
-    made = product(a, b)
-    if not nc.DTYPES[made.dtype].floating:
+    multiplied = product(a, b)
+    if not nc.DTYPES[multiplied.dtype].floating:
         beta, alpha = int(beta), int(alpha)
     if alpha != 1:
-        made = made * alpha
+        multiplied = multiplied * alpha
     if beta == 0:
-        return made
-    return made + (bias if beta == 1 else bias * beta)
+        return multiplied
+    return multiplied + (bias if beta == 1 else bias * beta)
 
 
 @row("addmv")
 def addmv(bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
-    made = vector_product(a, b)
-    if not nc.DTYPES[made.dtype].floating:  # which PyTorch multiplies by whole numbers
+    product = vector_product(a, b)
+    if not nc.DTYPES[product.dtype].floating:  # which PyTorch multiplies by whole numbers
         beta, alpha = int(beta), int(alpha)
-    made = made * alpha
-    return made if beta == 0 else made + bias * beta
+    product = product * alpha
+    return product if beta == 0 else product + bias * beta
 
 
 @row("mv", "dot")
@@ -124,16 +124,16 @@ def forward_of(
     `wanted` says of which tensors there will be gradients; None: of all, if of any.
     """
     raws = _plain(*tensors)
-    x, leaves, made = raws[0], raws, None
+    x, leaves, output = raws[0], raws, None
     records = needs_record(*tensors) if wanted is None else any(wanted)
     if records:
-        made, leaves = recorded(function, raws, wanted)
-        value = made.value  # on its memory without its version: no gradient here reads the result
+        output, leaves = recorded(function, raws, wanted)
+        value = output.value  # on its memory without its version: no gradient here reads the result
         raw = nc.Tensor(value.buffer, value.shape, value.dtype, value.device)
     else:
         with ag.no_grad():
             raw = function(*raws)
-    record = Record(made, leaves, statistics)
+    record = Record(output, leaves, statistics)
     dtype = torch.float64 if x.dtype == "float64" else torch.float32
     return wrap(raw), *[wrap_later(shape, dtype, record, i) for i, shape in enumerate(shapes)]
 
@@ -145,14 +145,14 @@ def backward_of(
     """The gradients by the kept record; without one the op is computed again."""
     record = record_of(statistic)
     if record is None:
-        made, leaves = recorded(function, _plain(*tensors), wanted)
+        output, leaves = recorded(function, _plain(*tensors), wanted)
     else:
-        made, leaves = record.made, record.leaves
+        output, leaves = record.made, record.leaves
     places = [i for i, want in enumerate(wanted) if want and leaves[i] is not None]
     with ag.enable_grad():
-        found = ag.grad(made, [leaves[i] for i in places], grad.raw, retain_graph=True,
+        gradients = ag.grad(output, [leaves[i] for i in places], grad.raw, retain_graph=True,
                         allow_unused=True)  # fmt: skip
-    by_place = dict(zip(places, found, strict=True))
+    by_place = dict(zip(places, gradients, strict=True))
     return tuple(
         [wrap(by_place[i]) if by_place.get(i) is not None else None for i in range(len(wanted))]
     )
@@ -264,11 +264,11 @@ def native_batch_norm_backward(
     running = [None, None] if training else _plain(mean, var)
     function = _batch_norm(running[0], running[1], training, 0.0, eps)
     bias = None if weight is None else torch.zeros_like(weight)
-    found = backward_of(save_mean, function, (x, weight, bias), grad, mask)
-    if mask[2] and found[2] is None:
+    gradients = backward_of(save_mean, function, (x, weight, bias), grad, mask)
+    if mask[2] and gradients[2] is None:
         dims = [i for i in range(x.dim()) if i != 1]
-        return *found[:2], grad.sum(dims)
-    return found
+        return *gradients[:2], grad.sum(dims)
+    return gradients
 
 
 # -- softmax, losses, embedding -----------------------------------------------------------------
@@ -315,13 +315,13 @@ def _nll(target: Any, weight: Any, reduction: int, ignore: int) -> Callable[...,
 
 @row("nll_loss_forward", "nll_loss2d_forward")
 def nll_loss_forward(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> Any:
-    made = _nll(target, weight, reduction, ignore)(x)
+    losses = _nll(target, weight, reduction, ignore)(x)
     if reduction == 0:
-        return made, nc.zeros((), dtype=x.dtype)
+        return losses, nc.zeros((), dtype=x.dtype)
     counts = ag.ne(target, ignore)
     if weight is not None:
         counts = ag.where(counts, ag.index_select(weight, 0, _safe(target, counts)), 0.0)
-    return made, ag.sum(counts.astype("float32")).astype(x.dtype)
+    return losses, ag.sum(counts.astype("float32")).astype(x.dtype)
 
 
 def _safe(target: Any, counts: Any) -> Any:

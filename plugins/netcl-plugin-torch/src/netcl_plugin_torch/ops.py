@@ -45,14 +45,14 @@ def op(name: str, schema: str | None = None) -> Any:
 
 def ops(plugin: str) -> dict[str, Any]:
     """All ops of a plugin as ops of PyTorch's, by name; those without a plain signature aside."""
-    found = {}
+    by_name = {}
     (row,) = [each for each in nc.plugins.list() if plugin in (each.name, each.distribution)]
     for name in row.provides:
         try:
-            found[name] = op(name)
+            by_name[name] = op(name)
         except (ValueError, AttributeError):
             continue
-    return found
+    return by_name
 
 
 def _schema(name: str, function: Callable[..., Any]) -> str:
@@ -129,8 +129,8 @@ class _Calls:
         """The results, where the operands are."""
         host = _on_host(args)
         with ag.no_grad():
-            made = self.function(*[_raw(x) for x in args])
-        return _given(made, host)
+            result = self.function(*[_raw(x) for x in args])
+        return _given(result, host)
 
     def gradients(self, *given: Any) -> list[torch.Tensor]:
         """The gradients of all operands that are floating tensors."""
@@ -139,23 +139,25 @@ class _Calls:
         with ag.enable_grad():
             raws = [_raw(x) for x in args]
             leaves = [x.detach().requires_grad_() if _floating(x) else x for x in raws]
-            made = self.function(*leaves)
-            outs = list(made) if isinstance(made, tuple) else [made]
+            output = self.function(*leaves)
+            outs = list(output) if isinstance(output, tuple) else [output]
             pairs = [(o, _raw(g)) for o, g in zip(outs, grads, strict=True) if g is not None]
             wanted = [x for x in leaves if _floating(x)]
-            found = ag.grad([o for o, _ in pairs], wanted, [g for _, g in pairs],
+            gradients = ag.grad([o for o, _ in pairs], wanted, [g for _, g in pairs],
                             allow_unused=True)  # fmt: skip
-        filled = [nc.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)]
+        filled = [
+            nc.zeros_like(x) if g is None else g for x, g in zip(wanted, gradients, strict=True)
+        ]
         return [_given(each, host) for each in filled]
 
     def shapes(self, *args: Any) -> Any:
         """Results without values: netcl is asked on its NumPy path, with zeros."""
         like = next(x for x in args if isinstance(x, torch.Tensor))
         with nc.use_device("numpy"), ag.no_grad():
-            made = self.function(*[_zeros(x) for x in args])
-        several = made if isinstance(made, tuple) else (made,)
-        found = [like.new_empty(x.shape, dtype=getattr(torch, x.dtype)) for x in several]
-        return found[0] if self.results == 1 else tuple(found)
+            output = self.function(*[_zeros(x) for x in args])
+        several = output if isinstance(output, tuple) else (output,)
+        outputs = [like.new_empty(x.shape, dtype=getattr(torch, x.dtype)) for x in several]
+        return outputs[0] if self.results == 1 else tuple(outputs)
 
     def like(self, *given: Any) -> list[torch.Tensor]:
         """Gradients without values."""
@@ -172,9 +174,9 @@ class _Calls:
         """The gradients, by the op that computes them."""
         pairs = zip(ctx.saved_tensors, ctx.plain, strict=True)
         args = [plain if tensor is None else tensor for tensor, plain in pairs]
-        found = iter(self.backward(*grads, *args))
+        gradients = iter(self.backward(*grads, *args))
         return tuple(
-            [next(found) if isinstance(x, torch.Tensor) and x.is_floating_point() else None
+            [next(gradients) if isinstance(x, torch.Tensor) and x.is_floating_point() else None
              for x in args]
         )  # fmt: skip
 
@@ -198,11 +200,11 @@ def _raw(x: Any) -> Any:
     return nc.from_buffer(x.detach().numpy())
 
 
-def _given(made: Any, host: bool) -> Any:
+def _given(results: Any, host: bool) -> Any:
     """Results as PyTorch's tensors."""
-    if isinstance(made, (tuple, list)):
-        return tuple([_given(each, host) for each in made])
-    raw = made.value
+    if isinstance(results, (tuple, list)):
+        return tuple([_given(each, host) for each in results])
+    raw = results.value
     if raw.is_alias or raw.geometry is not None:
         raw = raw.duplicate()
     return host_of(raw) if host else wrap(raw)

@@ -40,8 +40,8 @@ def _adam(x: Any, grad: Any, mean: Any, square: Any, step: Any, scale: Any, foun
     first = mean + (grad - mean) * (1 - beta1)
     second = square * beta2 + grad * grad * (1 - beta2)
     root = ag.sqrt(second) / ag.sqrt(-ag.expm1(step * log2)) + eps
-    made = x + (lr / ag.expm1(step * log1)) * first / root
-    pairs = ((old, made), (mean, first), (square, second))
+    stepped = x + (lr / ag.expm1(step * log1)) * first / root
+    pairs = ((old, stepped), (mean, first), (square, second))
     return tuple([_unless(found_inf, before, after) for before, after in pairs])
 
 
@@ -79,9 +79,9 @@ def _adams(name: str, decoupled: bool) -> None:
             logs = [math.log(beta) if beta else -math.inf for beta in (beta1, beta2)]
             sign = -1.0 if maximize else 1.0
             settings = (beta1, beta2, *logs, weight_decay, eps, sign, decoupled)
-            made = _ADAMS(params, grads, means, squares, steps, grad_scale, found_inf,
+            stepped = _ADAMS(params, grads, means, squares, steps, grad_scale, found_inf,
                           _rate(lr, params), settings)  # fmt: skip
-            for target, new in zip(chain(*zip(params, means, squares, strict=True)), made,
+            for target, new in zip(chain(*zip(params, means, squares, strict=True)), stepped,
                                    strict=True):  # fmt: skip
                 write(target, new)
 
@@ -92,11 +92,11 @@ def _all_adams(params: Any, grads: Any, means: Any, squares: Any, steps: Any, sc
                found_inf: Any, lr: Any, settings: Any) -> list[Any]:  # fmt: skip
     """The new parameters, means and squares, in turn."""
     more = _raw(scale), _raw(found_inf), getattr(lr, "raw", lr)
-    made: list[Any] = []
+    stepped: list[Any] = []
     with ag.no_grad():
         for each in zip(params, grads, means, squares, steps, strict=True):
-            made += _adam(*[x.raw for x in each], *more, *settings)
-    return [x.value for x in made]
+            stepped += _adam(*[x.raw for x in each], *more, *settings)
+    return [x.value for x in stepped]
 
 
 _ADAMS: Final = Replaying(_all_adams)
@@ -127,7 +127,7 @@ def sgd(params: Any, grads: Any, buffers: Any, *, weight_decay: float, momentum:
     held = buffers or [None] * len(params)
     for x, grad, buffer in zip(params, grads, held, strict=True):
         with ag.no_grad():
-            made = _sgd(x.raw, grad.raw, _raw(buffer), _raw(grad_scale), _raw(found_inf),
+            stepped = _sgd(x.raw, grad.raw, _raw(buffer), _raw(grad_scale), _raw(found_inf),
                         getattr(lr, "raw", lr), *settings, is_first_step)  # fmt: skip
-        for target, new in zip((x, buffer), made, strict=False):
+        for target, new in zip((x, buffer), stepped, strict=False):
             write(target, new.value)

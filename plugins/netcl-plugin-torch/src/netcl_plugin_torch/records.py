@@ -22,8 +22,8 @@ class Record:
 
     __slots__ = ("_statistics", "_tensors", "_version", "leaves", "made", "statistics")
 
-    def __init__(self, made: Any, leaves: Sequence[Any], statistics: Callable[..., Any]) -> None:
-        self.made, self.leaves, self.statistics = made, leaves, statistics
+    def __init__(self, outputs: Any, leaves: Sequence[Any], statistics: Callable[..., Any]) -> None:
+        self.made, self.leaves, self.statistics = outputs, leaves, statistics
         self._version = leaves[0].version
         self._statistics: Any = None
         self._tensors: Sequence[Any] | None = None
@@ -48,11 +48,11 @@ class Record:
         Raises TypeError for a record that holds anything else.
         """
         if self._tensors is None:
-            found: dict[int, Any] = {}
+            by_id: dict[int, Any] = {}
             for x in _graph(self.made, self.leaves):
                 if type(x) is not ag.Node:
-                    found[id(x)] = x
-            self._tensors = list(found.values())
+                    by_id[id(x)] = x
+            self._tensors = list(by_id.values())
         return self._tensors
 
     def recipe(self) -> Callable[[Sequence[Any]], Record]:
@@ -83,18 +83,18 @@ class Record:
                     None if kept is None else [all_[i] for i in kept],
                     [all_[i] for i in versions], None if source is None else all_[source],
                 ))  # fmt: skip
-            made = tuple([all_[i] for i in results]) if several else all_[results[0]]
+            outputs = tuple([all_[i] for i in results]) if several else all_[results[0]]
             operands = [None if leaf is None else all_[leaf[0]] for leaf in leaves]
-            record = Record(made, operands, statistics)
+            record = Record(outputs, operands, statistics)
             record._tensors = others
             return record
 
         return make
 
 
-def _graph(made: Any, leaves: Sequence[Any]) -> list[Any]:
+def _graph(outputs: Any, leaves: Sequence[Any]) -> list[Any]:
     """The tensors of a graph, and its nodes after those that they were made of."""
-    found: list[Any] = []
+    nodes: list[Any] = []
     seen: set[int] = set()
 
     def visit(x: Any) -> None:
@@ -109,8 +109,8 @@ def _graph(made: Any, leaves: Sequence[Any]) -> list[Any]:
             others = (x.value, x.source, *x.inputs, *(x.kept or ()), *[y for y, _ in x.versions])
             for other in others:
                 visit(other)
-        found.append(x)
+        nodes.append(x)
 
-    for each in (*leaves, *(made if isinstance(made, tuple) else (made,))):
+    for each in (*leaves, *(outputs if isinstance(outputs, tuple) else (outputs,))):
         visit(each)
-    return found
+    return nodes

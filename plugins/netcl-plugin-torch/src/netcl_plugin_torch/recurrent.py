@@ -22,15 +22,15 @@ def _cell(
     pairs = zip((given, product), biases, strict=True)
     raws = [*(_with_bias(gates, bias).raw for gates, bias in pairs), state.raw]
     if needs_record(given, product, state, *biases):
-        made, leaves = recorded(function, raws)
+        outputs, leaves = recorded(function, raws)
     else:
         leaves = raws
         with ag.no_grad():
-            made = function(*raws)
-    made = made if isinstance(made, tuple) else (made,)
-    record = Record(None if leaves is raws else made, leaves, _unread)
+            outputs = function(*raws)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    record = Record(None if leaves is raws else outputs, leaves, _unread)
     workspace = wrap_later((state.shape[0], width * state.shape[1]), state.dtype, record, 0)
-    return [*(wrap(each.value.detach()) for each in made), workspace]
+    return [*(wrap(each.value.detach()) for each in outputs), workspace]
 
 
 def _unread(x: Any) -> Any:
@@ -38,11 +38,11 @@ def _unread(x: Any) -> Any:
 
 
 def _gradients(workspace: Any, grads: Any) -> list[Any]:
-    made, leaves = workspace.record.made, workspace.record.leaves
-    pairs = [(out, grad.raw) for out, grad in zip(made, grads, strict=True) if grad is not None]
+    outputs, leaves = workspace.record.made, workspace.record.leaves
+    pairs = [(out, grad.raw) for out, grad in zip(outputs, grads, strict=True) if grad is not None]
     outs, seeds = zip(*pairs, strict=True)
-    found = ag.grad(outs, leaves, seeds, retain_graph=True, allow_unused=True)
-    return [None if each is None else wrap(each) for each in found]
+    gradients = ag.grad(outs, leaves, seeds, retain_graph=True, allow_unused=True)
+    return [None if each is None else wrap(each) for each in gradients]
 
 
 @direct("_thnn_fused_lstm_cell")

@@ -136,8 +136,8 @@ def _line(x: Any) -> Any:
 
 @row("index_select")
 def index_select(x: Any, dim: int, index: Any) -> Any:
-    made = ag.index_select(_line(x), dim, _line(index))
-    return ag.reshape(made, ()) if x.ndim == 0 and made.size == 1 else made
+    picked = ag.index_select(_line(x), dim, _line(index))
+    return ag.reshape(picked, ()) if x.ndim == 0 and picked.size == 1 else picked
 
 
 @row("gather")

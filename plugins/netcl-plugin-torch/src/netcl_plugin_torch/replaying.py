@@ -52,8 +52,8 @@ class _Given:
         key: list[Any] = [get_float32_matmul_precision()]
         with suppress(TypeError):  # of what cannot be bound, or looked up
             self._add(args, key)
-            hash(found := tuple(key))
-            self.key = found
+            hash(hashable := tuple(key))
+            self.key = hashable
 
     def _add(self, args: Sequence[Any], key: list[Any]) -> None:
         for x in args:

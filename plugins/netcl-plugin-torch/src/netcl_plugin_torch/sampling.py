@@ -29,8 +29,8 @@ def _sampler(name: str, draw: Callable[..., Any]) -> None:
             overwrite(x, to_device(func(host, *settings, generator=generator, **more)).raw)
         elif x.numel():
             with ag.no_grad():
-                made = draw(tuple(x.shape), x, *settings, **more).value
-                write(x, made if made.dtype == x.raw.dtype else made.astype(x.raw.dtype).value)
+                drawn = draw(tuple(x.shape), x, *settings, **more).value
+                write(x, drawn if drawn.dtype == x.raw.dtype else drawn.astype(x.raw.dtype).value)
         return x
 
 
@@ -42,15 +42,15 @@ def _uniform(shape: Any, x: Any, low: float = 0.0, high: float = 1.0) -> Any:
     if not low <= high:
         text = "uniform_ expects to return a [from, to) range, but found"
         raise RuntimeError(f"{text} from={low} > to={high}")
-    made = nc.rand(shape, dtype=_wide(x))
-    return made if (low, high) == (0, 1) else made * (high - low) + low
+    numbers = nc.rand(shape, dtype=_wide(x))
+    return numbers if (low, high) == (0, 1) else numbers * (high - low) + low
 
 
 def _normal(shape: Any, x: Any, mean: float = 0.0, std: float = 1.0) -> Any:
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    made = nc.randn(shape, dtype=_wide(x))
-    return made if (mean, std) == (0, 1) else made * std + mean
+    numbers = nc.randn(shape, dtype=_wide(x))
+    return numbers if (mean, std) == (0, 1) else numbers * std + mean
 
 
 def _bernoulli(shape: Any, x: Any, p: Any = 0.5) -> Any:
@@ -149,8 +149,8 @@ def randperm(n: int, *, generator: Any = None, out: Any) -> Any:
     if tuple(out.shape) != (n,):
         out.resize_(n)
     if generator is not None:
-        made = to_device(torch.randperm(n, generator=generator)).raw
+        order = to_device(torch.randperm(n, generator=generator)).raw
     else:
-        made = nc.randperm(n)
-    overwrite(out, made)
+        order = nc.randperm(n)
+    overwrite(out, order)
     return out

@@ -84,22 +84,22 @@ class NetclTensor(torch.Tensor):
             text = "Only Tensors created explicitly by the user support the deepcopy protocol"
             raise RuntimeError(f"{text} at the moment. Use detach() first.")
         with torch.no_grad():
-            made = torch.Tensor.clone(self)
-        memo[id(self)] = made
-        made.requires_grad_(self.requires_grad)
+            copy = torch.Tensor.clone(self)
+        memo[id(self)] = copy
+        copy.requires_grad_(self.requires_grad)
         if self.grad is not None:
-            made.grad = self.grad.__deepcopy__(memo)
+            copy.grad = self.grad.__deepcopy__(memo)
         for name, value in vars(self).items():
             if name not in ("raw", "record", "place"):
-                setattr(made, name, value)
-        return made
+                setattr(copy, name, value)
+        return copy
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         rebuild = torch._utils._rebuild_device_tensor_from_cpu_tensor
-        found = (rebuild, (shared_host(self), self.dtype, str(self.device), self.requires_grad))
+        reduced = (rebuild, (shared_host(self), self.dtype, str(self.device), self.requires_grad))
         if getattr(self, "_is_param", False):
             return torch._utils._rebuild_parameter, (self.detach(), self.requires_grad, {})
-        return found
+        return reduced
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.raw.__dlpack__(**options)
@@ -131,8 +131,8 @@ class _Ops(dict[Any, Any]):
     resolve: Any = None
 
     def __missing__(self, func: Any) -> Any:
-        found = self[func] = self.resolve(func)
-        return found
+        kernel = self[func] = self.resolve(func)
+        return kernel
 
 
 OPS: Final = _Ops()
@@ -144,19 +144,19 @@ def wrap(raw: Any) -> NetclTensor:
     geometry = raw.geometry
     dtype = TORCH[raw.dtype]
     if geometry is None:
-        made = _make(NetclTensor, raw.shape, dtype=dtype, device=DEVICE)
+        tensor = _make(NetclTensor, raw.shape, dtype=dtype, device=DEVICE)
     else:
-        made = _make(NetclTensor, raw.shape, strides=geometry.strides,
+        tensor = _make(NetclTensor, raw.shape, strides=geometry.strides,
                      storage_offset=geometry.offset, dtype=dtype, device=DEVICE)  # fmt: skip
-    made.raw = raw
-    return made  # type: ignore[no-any-return]
+    tensor.raw = raw
+    return tensor  # type: ignore[no-any-return]
 
 
 def wrap_later(shape: Any, dtype: torch.dtype, record: Any, place: int) -> NetclTensor:
     """A statistic that is computed if somebody reads it, and that keeps netcl's record."""
-    made = _make(NetclTensor, shape, dtype=dtype, device=DEVICE)
-    made.record, made.place = record, place
-    return made  # type: ignore[no-any-return]
+    tensor = _make(NetclTensor, shape, dtype=dtype, device=DEVICE)
+    tensor.record, tensor.place = record, place
+    return tensor  # type: ignore[no-any-return]
 
 
 def record_of(x: Any) -> Any:
@@ -168,11 +168,11 @@ def record_of(x: Any) -> Any:
 def view(x: NetclTensor, size: Any, strides: Any, offset: int) -> NetclTensor:
     """Other elements of the memory of `x`."""
     raw = x.raw.viewed(ag.Geometry(tuple(size), tuple(strides), offset))
-    made = _make(NetclTensor, size, strides=strides, storage_offset=offset,
+    tensor = _make(NetclTensor, size, strides=strides, storage_offset=offset,
                  dtype=x.dtype, device=DEVICE)  # fmt: skip
-    made.raw = raw
-    torch._functionalize_unsafe_set(made, x)
-    return made  # type: ignore[no-any-return]
+    tensor.raw = raw
+    torch._functionalize_unsafe_set(tensor, x)
+    return tensor  # type: ignore[no-any-return]
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -227,10 +227,10 @@ def host_of(raw: Any) -> torch.Tensor:
 
 def to_host(x: NetclTensor) -> torch.Tensor:
     """A copy on the host, of the same strides where they leave no gaps."""
-    made = host_of(x.raw)
+    host = host_of(x.raw)
     if not x.is_contiguous() and is_dense(x):
-        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(made)
-    return made
+        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(host)
+    return host
 
 
 def shared_host(x: NetclTensor) -> torch.Tensor:
@@ -244,8 +244,8 @@ def shared_host(x: NetclTensor) -> torch.Tensor:
         copy = whole.untyped_storage()
         ended = weakref.ref(copy, lambda _: _COPIES.pop(number, None))
         _COPIES[number] = storage, storage.version, ended
-    made = torch.empty(0, dtype=x.dtype)
-    return made.set_(copy, x.storage_offset(), x.shape, x.stride())  # type: ignore[call-overload,no-any-return]
+    host = torch.empty(0, dtype=x.dtype)
+    return host.set_(copy, x.storage_offset(), x.shape, x.stride())  # type: ignore[call-overload,no-any-return]
 
 
 #: The copies that a file which is being written holds, by the storage they are of.

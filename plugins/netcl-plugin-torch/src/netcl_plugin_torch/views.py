@@ -59,12 +59,12 @@ def wrap_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _viewed(raw: Any, geometry: Any) -> NetclTensor:
-    made = torch.Tensor._make_wrapper_subclass(
+    tensor = torch.Tensor._make_wrapper_subclass(
         NetclTensor, geometry.shape, strides=geometry.strides, storage_offset=geometry.offset,
         dtype=getattr(torch, raw.dtype), device=DEVICE,
     )  # fmt: skip
-    made.raw = raw.viewed(geometry)
-    return made  # type: ignore[no-any-return]
+    tensor.raw = raw.viewed(geometry)
+    return tensor  # type: ignore[no-any-return]
 
 
 def _check(device: Any, layout: Any, pin_memory: Any) -> None:
@@ -175,17 +175,17 @@ def slice_(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int =
 def expand(x: Any, size: Sequence[int], implicit: bool = False) -> Any:
     old, lead = list(x.shape), len(size) - x.dim()
     steps = [0] * max(lead, 0) + list(x.stride())
-    made = []
+    sizes = []
     for i, n in enumerate(size):
         had = old[i - lead] if i >= lead >= 0 else 1
         if lead < 0 or (n == -1 and i < lead) or (n != had and n != -1 and had != 1):
             # PyTorch's own code says what is wrong
             meta = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
             return meta.expand(size)
-        made.append(had if n == -1 else n)
-        if made[-1] != had:
+        sizes.append(had if n == -1 else n)
+        if sizes[-1] != had:
             steps[i] = 0
-    return view(x, made, steps, x.storage_offset())
+    return view(x, sizes, steps, x.storage_offset())
 
 
 def _full(x: Any, size: Sequence[int]) -> tuple[int, ...]:
@@ -203,9 +203,9 @@ def alias(x: Any) -> Any:
     if "record" in x.__dict__:  # as autograd keeps it
         return wrap_later(x.shape, x.dtype, x.record, x.place)
     if x.raw.geometry is None and x.is_contiguous():
-        made = wrap(x.raw)
-        torch._functionalize_unsafe_set(made, x)
-        return made
+        tensor = wrap(x.raw)
+        torch._functionalize_unsafe_set(tensor, x)
+        return tensor
     return view(x, x.shape, x.stride(), x.storage_offset())
 
 
@@ -229,9 +229,9 @@ def _changes_itself(name: str) -> None:
     """`x.t_()` and its kin: the view that the op without `_` gives becomes x."""
 
     def run(x: Any, *args: Any, **kwargs: Any) -> Any:
-        made = getattr(aten, name)(x, *args, **kwargs)
-        x.raw = made.raw
-        update_metadata(x, made.shape, made.stride(), made.storage_offset())
+        changed = getattr(aten, name)(x, *args, **kwargs)
+        x.raw = changed.raw
+        update_metadata(x, changed.shape, changed.stride(), changed.storage_offset())
         return x
 
     packet = getattr(aten, f"{name}_")
@@ -297,9 +297,9 @@ def _copied(x: Any, dtype: str, memory_format: Any) -> Any:
         )
         if like.is_contiguous():
             return wrap(raw.duplicate() if dtype == raw.dtype else raw.astype(dtype))
-        made = empty_strided(x.shape, like.stride(), getattr(torch, dtype))
-        made.raw.overwrite(raw)
-        return made
+        copy = empty_strided(x.shape, like.stride(), getattr(torch, dtype))
+        copy.raw.overwrite(raw)
+        return copy
 
 
 @direct("_to_copy")
@@ -395,10 +395,10 @@ def _made_on_host(name: str) -> None:
 
     @direct(name)
     def run(*args: Any, out: Any, **more: Any) -> Any:
-        made = func(*args, out=torch.empty(0, dtype=out.dtype), **more)
-        if made.shape != out.shape:
-            resize_(out, made.shape)
-        write(out, to_device(made).raw)
+        result = func(*args, out=torch.empty(0, dtype=out.dtype), **more)
+        if result.shape != out.shape:
+            resize_(out, result.shape)
+        write(out, to_device(result).raw)
         return out
 
 

@@ -44,23 +44,23 @@ def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride
     dims = weight.ndim - 2
     stride, padding, dilation = (_each(v, dims) for v in (stride, padding, dilation))
     attrs = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    found: list[Any] = [None, None, None]
+    gradients: list[Any] = [None, None, None]
     if mask[0] and transposed:
-        made = _conv("conv", dims)(grad, weight, None, **attrs)
-        found[0] = made[(..., *(slice(0, n) for n in x.shape[2:]))]
+        gradient = _conv("conv", dims)(grad, weight, None, **attrs)
+        gradients[0] = gradient[(..., *(slice(0, n) for n in x.shape[2:]))]
     elif mask[0]:
         sizes = zip(x.shape[2:], grad.shape[2:], weight.shape[2:], stride, padding, dilation,
                     strict=True)  # fmt: skip
         left = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in sizes]
-        found[0] = _conv("conv_transpose", dims)(
+        gradients[0] = _conv("conv_transpose", dims)(
             grad, weight, None, output_padding=tuple(left), **attrs
         )
     if mask[1]:
         first, second = (grad, x) if transposed else (x, grad)
-        found[1] = WEIGHTS[dims - 1](first, second, tuple(weight.shape[2:]), **attrs)
+        gradients[1] = WEIGHTS[dims - 1](first, second, tuple(weight.shape[2:]), **attrs)
     if mask[2]:
-        found[2] = ag.sum(grad, tuple(i for i in range(grad.ndim) if i != 1))
-    return tuple(found)
+        gradients[2] = ag.sum(grad, tuple(i for i in range(grad.ndim) if i != 1))
+    return tuple(gradients)
 
 
 # -- pooling -----------------------------------------------------------------------------

@@ -34,13 +34,13 @@ def small(name: str) -> tuple[Any, Any]:
 def alike(device: Device) -> None:
     """The outputs of all models."""
     for name in SMALL:
-        found = []
+        outputs = []
         for each in (device, "numpy"):
             with use_device(each):
                 model, given = small(name)
                 output = model(given)
-                found.append((output[0] if name == "BERT" else output).numpy())
-        np.testing.assert_allclose(found[0], found[1], rtol=0, atol=2e-5, err_msg=name)
+                outputs.append((output[0] if name == "BERT" else output).numpy())
+        np.testing.assert_allclose(outputs[0], outputs[1], rtol=0, atol=2e-5, err_msg=name)
 
 
 SCENARIOS: Final = [Scenario("models", "alike", alike)]

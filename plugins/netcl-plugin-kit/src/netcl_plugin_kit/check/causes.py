@@ -34,13 +34,13 @@ class Cause:
         return f"{line} (and {len(self.others)} more like it: {', '.join(self._elsewhere())})"
 
     def _elsewhere(self) -> list[str]:
-        found: dict[str, None] = {}
+        devices: dict[str, None] = {}
         for name in ("check", "dtype", "device"):
             own = getattr(self.first, name)
-            found |= dict.fromkeys(
+            devices |= dict.fromkeys(
                 value for each in self.others if (value := getattr(each, name)) != own and value
             )
-        names = [*found]
+        names = [*devices]
         more = [f"{len(names) - _MOST} others"] if len(names) > _MOST else []
         return names[:_MOST] + more or ["in other shapes"]
 

@@ -139,12 +139,12 @@ def _print_all(records: Sequence[CheckRecord]) -> None:
 
 
 def _print(record: CheckRecord) -> None:
-    found = causes([each for each in record.outcomes if each.state == "failed"])
-    failed = [cause.first for cause in found]
+    causes_of_failure = causes([each for each in record.outcomes if each.state == "failed"])
+    failed = [cause.first for cause in causes_of_failure]
     if failed:
         rows = [
             (each.op, each.check, each.device, each.dtype, cause.reason, _first(each.remedy))
-            for cause, each in zip(found, failed, strict=True)
+            for cause, each in zip(causes_of_failure, failed, strict=True)
         ]
         kept = [i for i, name in enumerate(_COLUMNS) if i != 0 or any(row[0] for row in rows)]
         kept = [i for i in kept if i not in {2, 3} or any(row[i] for row in rows)]
@@ -178,13 +178,13 @@ def _first(text: str) -> str:
 
 def _skipped(record: CheckRecord) -> dict[str, str]:
     """Check and reason of what was skipped -> the ops that it concerns."""
-    found: dict[str, list[str]] = defaultdict(list)
+    skipped: dict[str, list[str]] = defaultdict(list)
     for each in record.outcomes:
         if each.state == "skipped":
             where = " on ".join(filter(None, (each.dtype, each.device)))
             name = f"{each.check}{f' in {where}' if where else ''}: {each.reason}"
-            found[name] += [each.op] if each.op and each.op not in found[name] else []
-    return {name: _some(ops) for name, ops in found.items()}
+            skipped[name] += [each.op] if each.op and each.op not in skipped[name] else []
+    return {name: _some(ops) for name, ops in skipped.items()}
 
 
 def _some(ops: Sequence[str]) -> str:

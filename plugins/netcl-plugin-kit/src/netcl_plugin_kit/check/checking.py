@@ -67,22 +67,22 @@ def check(
     with Scratch("check") as folder:
         with nullcontext() if turns is None else turns.beside():
             start = time.monotonic()
-            found = targets.locate(target, Path(folder), progress)
+            subject = targets.locate(target, Path(folder), progress)
             job = apart.CheckJob(
-                found.name,
-                found.path,
-                found.packed,
-                found.project,
+                subject.name,
+                subject.path,
+                subject.packed,
+                subject.project,
                 level,
                 tuple(devices),
                 tuple(only),
                 against,
                 timed=turns is None,
             )
-            if found.failure is None:
+            if subject.failure is None:
                 parts = apart.run(job, Path(folder), progress, tell, patience)
             else:
-                parts = {"outcomes": [asdict(found.failure)]}
+                parts = {"outcomes": [asdict(subject.failure)]}
             seconds = time.monotonic() - start
         left = parts.pop("left", [])
         if turns is not None and left:
@@ -98,8 +98,8 @@ def check(
         {
             "kind": "check",
             "schema": SCHEMA,
-            "plugin": found.name,
-            "version": found.version,
+            "plugin": subject.name,
+            "version": subject.version,
             "level": level,
             "state": "fail" if failed else "pass",
             "core": __version__,
@@ -107,7 +107,7 @@ def check(
             "system": f"{platform.system().lower()}-{platform.machine()}",
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(seconds, 3),
-            "wheel_sha256": found.sha256,
+            "wheel_sha256": subject.sha256,
             "held": held(),
             **parts,
         }

@@ -159,9 +159,9 @@ def _run(given: Mapping[str, Any], table: Table, reporter: Reporter) -> None:
         if name in full.TIMED and not given["timed"]:
             reporter.found(left=[name])
             continue
-        found = full.full_level(table, devices, reporter.progress, [name])
-        reporter.found(outcomes=found.outcomes, mutants=found.mutants, roofline=found.roofline)
-        reporter.found(parts=[name] if found.whole else [])
+        report = full.full_level(table, devices, reporter.progress, [name])
+        reporter.found(outcomes=report.outcomes, mutants=report.mutants, roofline=report.roofline)
+        reporter.found(parts=[name] if report.whole else [])
 
 
 def _begin(reporter: Reporter, plugin: Plugin) -> None:

@@ -36,8 +36,8 @@ def items(
         raise pytest.UsageError(str(error)) from error
     done = session.ihook.pytest_make_collect_report(collector=node)
     session.ihook.pytest_collectreport(report=done)  # so that the tests are counted
-    found: list[pytest.Item] = done.result
-    return found
+    items: list[pytest.Item] = done.result
+    return items
 
 
 def _collector(
@@ -51,9 +51,9 @@ def _collector(
         cases.tests = items_of(table, places)
         return cases
     checking.insist(level, devices, ())
-    made: CheckCollector = CheckCollector.from_parent(session, **where)
-    made.level, made.devices = level, devices
-    return made
+    collector: CheckCollector = CheckCollector.from_parent(session, **where)
+    collector.level, collector.devices = level, devices
+    return collector
 
 
 @final

@@ -56,11 +56,11 @@ def _requirements(subject: Subject) -> Iterator[Requirement]:
     """What is required without an extra; a line that cannot be read is left to loading."""
     for text in subject.metadata.get_all("Requires-Dist") or ():
         try:
-            made = Requirement(text)
+            requirement = Requirement(text)
         except InvalidRequirement:
             continue
-        if "extra" not in str(made.marker or ""):
-            yield made
+        if "extra" not in str(requirement.marker or ""):
+            yield requirement
 
 
 def check_licence(subject: Subject) -> Iterator[CheckFinding]:
@@ -83,10 +83,10 @@ def _spdx(text: str) -> str | None:
     """A licence expression in its normal form; None if it is none."""
     licenses = _tool("packaging.licenses", "packaging 24.2")
     try:
-        made: str = licenses.canonicalize_license_expression(text)
+        expression: str = licenses.canonicalize_license_expression(text)
     except ValueError:
         return None
-    return made
+    return expression
 
 
 def notes(subject: Subject) -> Iterator[str]:
@@ -124,8 +124,8 @@ def check_manifest(subject: Subject) -> Iterator[CheckFinding]:
 
 def manifests(subject: Subject) -> list[tuple[str, Path]]:
     """(plugin, file) of every manifest that is there and is TOML."""
-    found = [(name, subject.manifest(name)) for _, name in subject.plugins]
-    return [(name, path) for name, path in found if path is not None and _toml(path) is not None]
+    paths = [(name, subject.manifest(name)) for _, name in subject.plugins]
+    return [(name, path) for name, path in paths if path is not None and _toml(path) is not None]
 
 
 def read(path: Path) -> Mapping[str, Any]:

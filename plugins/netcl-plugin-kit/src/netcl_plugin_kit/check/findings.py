@@ -283,10 +283,10 @@ class CheckFinding:
 
 
 def judged(
-    check: str, found: Iterable[CheckFinding], op: str = "", dtype: str = ""
+    check: str, findings: Iterable[CheckFinding], op: str = "", dtype: str = ""
 ) -> list[Outcome]:
     """The outcomes of one check: its findings, or that it passed."""
-    failed = [each.outcome() for each in found]
+    failed = [each.outcome() for each in findings]
     return failed or [Outcome(check, "passed", op, "", dtype)]
 
 

@@ -73,13 +73,15 @@ def full_level(
         verdicts = run_all(rows_of(table), table, devices, progress)
         outcomes.append(_outcome(table, verdicts, devices, time.perf_counter() - start))
     outcomes += check_overrides(table, devices, progress) if "speed" in wanted else []
-    found = rooflines(table, devices, progress) if "roofline" in wanted else []
-    outcomes += slow(found)
+    rooflines_measured = rooflines(table, devices, progress) if "roofline" in wanted else []
+    outcomes += slow(rooflines_measured)
     whole = {
         "sanitizer": not any(map(_unrun, outcomes)),
-        "roofline": not table.cases or any(each.elements >= ENOUGH for each in found),
+        "roofline": not table.cases or any(each.elements >= ENOUGH for each in rooflines_measured),
     }
-    return FullResult(outcomes, summary(verdicts), found, all(whole.get(x, True) for x in wanted))
+    return FullResult(
+        outcomes, summary(verdicts), rooflines_measured, all(whole.get(x, True) for x in wanted)
+    )
 
 
 def _unrun(outcome: Outcome) -> bool:

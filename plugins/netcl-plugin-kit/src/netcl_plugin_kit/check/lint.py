@@ -122,11 +122,11 @@ def _read_by(macro: nodes.Macro) -> set[str]:
 def check_primitive(record: AutogradPrimitive) -> Iterator[CheckFinding]:
     """The expressions of a primitive parse for every choice of its words."""
     try:
-        found = list(uses(record))
+        uses_of_inputs = list(uses(record))
     except Exception as error:  # a plugin's callable may raise anything
         yield _wrong_expression(record, error)
         return
-    for use in found:
+    for use in uses_of_inputs:
         parsed = record.parsed(use.arity, use.choices)
         for name, tree in zip(parsed.inputs, parsed.backward or (), strict=False):
             if tree not in (None, ZERO) and Name(GRAD) not in walk(tree):

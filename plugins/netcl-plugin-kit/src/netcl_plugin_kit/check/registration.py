@@ -54,38 +54,38 @@ def provided(distribution: str, cases: Sequence[Case] = ()) -> list[dict[str, An
 
 def _row(row: Row, cases: Sequence[Case]) -> dict[str, Any]:
     record = row.record
-    made = {"name": record.name, "kind": row.kind, **_TOLD[row.kind](record, cases)}
+    facts = {"name": record.name, "kind": row.kind, **_TOLD[row.kind](record, cases)}
     if "priority" in KINDS[row.kind].keys:
-        made["priority"] = getattr(record, "priority", row.priority)
-    return made
+        facts["priority"] = getattr(record, "priority", row.priority)
+    return facts
 
 
 def taken(cases: Sequence[Case]) -> list[str]:
     """The dtypes that an op takes, which its cases say; none: there are no cases."""
-    found = {dtype for case in cases for dtype in case.takes}
-    return [dtype for dtype in DTYPES if dtype in found]
+    dtypes = {dtype for case in cases for dtype in case.takes}
+    return [dtype for dtype in DTYPES if dtype in dtypes]
 
 
 def _of_primitive(record: Any, cases: Sequence[Case]) -> dict[str, Any]:
-    made = {"dtypes": taken(cases) or list(DTYPES), "differentiable": record.backward is not None}
+    facts = {"dtypes": taken(cases) or list(DTYPES), "differentiable": record.backward is not None}
     templates = {"templates": [record.template]} if record.template else {}
-    return {**made, "elementwise": True, **templates}
+    return {**facts, "elementwise": True, **templates}
 
 
 def _of_operator(record: Any, cases: Sequence[Case]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if dtypes := taken(cases):
-        made["dtypes"] = dtypes
+        facts["dtypes"] = dtypes
     if cases:
-        made["differentiable"] = any(case.differentiable for case in cases)
+        facts["differentiable"] = any(case.differentiable for case in cases)
     elif hasattr(record, "backward"):  # of a function of other ops only its cases tell
-        made["differentiable"] = record.backward is not None
-    return {**made, "elementwise": False}
+        facts["differentiable"] = record.backward is not None
+    return {**facts, "elementwise": False}
 
 
 def _of_pattern(record: Any, cases: Sequence[Case]) -> dict[str, Any]:
-    made = {"dtypes": list(record.dtypes), "templates": list(record.templates)}
-    return {key: value for key, value in made.items() if value}
+    facts = {"dtypes": list(record.dtypes), "templates": list(record.templates)}
+    return {key: value for key, value in facts.items() if value}
 
 
 #: What a record tells beside its name, by its kind.
@@ -156,12 +156,12 @@ _Rows = dict[tuple[str, str], list[Mapping[str, Any]]]
 
 def _grouped(rows: Sequence[Mapping[str, Any]]) -> _Rows:
     """(kind, name) -> its rows by priority: an operator may have several implementations."""
-    found: _Rows = defaultdict(list)
+    grouped: _Rows = defaultdict(list)
     for row in rows:
-        found[str(row.get("kind")), str(row.get("name"))].append(row)
-    for group in found.values():
+        grouped[str(row.get("kind")), str(row.get("name"))].append(row)
+    for group in grouped.values():
         group.sort(key=_rank)
-    return dict(found)
+    return dict(grouped)
 
 
 def _rank(row: Mapping[str, Any]) -> tuple[float, list[str]]:

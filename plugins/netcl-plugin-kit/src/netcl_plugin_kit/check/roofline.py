@@ -60,18 +60,18 @@ def rooflines(
         if _DTYPE in case.takes and (not ops or case.op in ops):
             first.setdefault(case.op, case)
     places = [each for each in devices if each.has_kernels and not each.simulator]
-    found: list[Roofline] = []
+    measured: list[Roofline] = []
     for number, device in enumerate(places):
         for done, case in enumerate(first.values()):
             total = len(first) * len(places)
             progress(f"roofline: {case.op} on {device}", number * len(first) + done, total)
-            found += _measured(case, device, seed, clock)
-    return found
+            measured += _measured(case, device, seed, clock)
+    return measured
 
 
-def verdicts(found: Sequence[Roofline]) -> list[Outcome]:
+def verdicts(measured: Sequence[Roofline]) -> list[Outcome]:
     """What is too slow, and of what too little was measured to say."""
-    return [outcome for each in found if (outcome := _verdict(each)) is not None]
+    return [outcome for each in measured if (outcome := _verdict(each)) is not None]
 
 
 def _verdict(one: Roofline) -> Outcome | None:
@@ -199,8 +199,8 @@ def _copy(device: Device, nbytes: int) -> Callable[[], Any]:
     """
     size = max(1, nbytes // (2 * DTYPES[_DTYPE].itemsize))
     source = Tensor.full((size,), 1, _DTYPE, device)
-    made = plan(cast_region(_DTYPE), device, Signature((((size,), _DTYPE),), ()))
-    return lambda: run_plan(made, [source], ())
+    copying = plan(cast_region(_DTYPE), device, Signature((((size,), _DTYPE),), ()))
+    return lambda: run_plan(copying, [source], ())
 
 
 def _best(

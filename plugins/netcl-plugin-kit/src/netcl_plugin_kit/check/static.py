@@ -121,10 +121,10 @@ def check_registration(subject: Subject, cases: Sequence[Case]) -> list[Outcome]
     others = [*registration.too_old(subject.name), *registration.unused(subject.name)]
     if not (promised or rows or others):
         return [Outcome("registration", "skipped", reason="there is nothing that a manifest lists")]
-    found = registration.differences(rows, promised) + others
-    wrong = {each.op for each in found}
+    mismatches = registration.differences(rows, promised) + others
+    wrong = {each.op for each in mismatches}
     fine = [Outcome("registration", "passed", row["name"]) for row in rows]
-    return [each.outcome() for each in found] + [one for one in fine if one.op not in wrong]
+    return [each.outcome() for each in mismatches] + [one for one in fine if one.op not in wrong]
 
 
 def promised_rows(subject: Subject) -> list[Mapping[str, Any]]:
@@ -168,9 +168,9 @@ def _templates(
 
 
 def _of_primitive(record: AutogradPrimitive, dtypes: Sequence[str]) -> Iterator[Outcome]:
-    found = judged("templates", lint.check_primitive(record), record.name)
-    yield from found
-    if found[0].state == "passed":
+    outcomes = judged("templates", lint.check_primitive(record), record.name)
+    yield from outcomes
+    if outcomes[0].state == "passed":
         for dtype in dtypes:
             yield from judged("templates", lint.check_rendering(record, dtype), record.name, dtype)
 
@@ -184,8 +184,8 @@ def _of_operator(
         return
     for dtype in dtypes:
         if any(dtype in case.takes for case in cases):
-            found = lint.check_kernels(record, cases, dtype)
-            yield from judged("templates", found, record.name, dtype)
+            findings = lint.check_kernels(record, cases, dtype)
+            yield from judged("templates", findings, record.name, dtype)
 
 
 def _derivative(record: AutogradPrimitive, cases: Sequence[Case]) -> list[Outcome]:
@@ -206,9 +206,9 @@ def _derivative(record: AutogradPrimitive, cases: Sequence[Case]) -> list[Outcom
 
 def _gradient_findings(record: AutogradPrimitive) -> Iterator[CheckFinding]:
     try:
-        found = verification.check_gradient(record)
+        findings = verification.check_gradient(record)
     except Exception as error:  # a plugin's callable may raise anything
         yield CheckFinding("NC502", f"{type(error).__name__}: {error}", record.name)
         return
-    for each in found:
+    for each in findings:
         yield CheckFinding("NC501" if each.point is not None else "NC502", str(each), record.name)

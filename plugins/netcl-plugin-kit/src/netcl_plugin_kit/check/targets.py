@@ -63,9 +63,9 @@ def locate(
         TargetError: it means none of these.
         MissingExtraError: what builds a project is not installed.
     """
-    path, found = Path(word), insist(word)
-    if found is not None:
-        return Target(found.name, found.version)
+    path, wheel = Path(word), insist(word)
+    if wheel is not None:
+        return Target(wheel.name, wheel.version)
     if path.is_dir():
         return _from_project(path.resolve(), folder, progress)
     return _from_wheel(path, folder, "", digest_of(path))
@@ -75,10 +75,10 @@ def insist(word: str) -> Distribution | None:
     """The plugin that a word names, if it names one; raises TargetError if it means nothing."""
     path = Path(word)
     is_path = path.name != word or path.suffix == ".whl" or word in {".", ".."}
-    found = None if is_path else _named(word)
-    if found is None and not path.is_dir() and not path.is_file():
+    wheel = None if is_path else _named(word)
+    if wheel is None and not path.is_dir() and not path.is_file():
         raise _unknown(word, is_path)
-    return found
+    return wheel
 
 
 def _named(word: str) -> Distribution | None:

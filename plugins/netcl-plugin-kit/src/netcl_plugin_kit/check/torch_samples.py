@@ -113,27 +113,27 @@ def function(name: str) -> Any:
     try:
         for room in rooms:
             place = getattr(place, room)
-        found = getattr(place, last)
+        member = getattr(place, last)
     except (AttributeError, NetclError):  # a namespace that no installed plugin has
-        found = None
-    if rooms or inspect.isroutine(found):
-        return found
+        member = None
+    if rooms or inspect.isroutine(member):
+        return member
     return _method(last) if hasattr(nc.ones(1, 1, device="numpy"), last) else None
 
 
 def _method(name: str) -> Any:
     def call(x: Any, *args: Any, **kwargs: Any) -> Any:
-        found = getattr(x, name)
-        return found(*args, **kwargs) if inspect.isroutine(found) else found
+        attribute = getattr(x, name)
+        return attribute(*args, **kwargs) if inspect.isroutine(attribute) else attribute
 
     return call
 
 
 def _fft(name: str) -> Any:
     """A transform by netcl, which takes the samples as the real numbers that they are."""
-    found = function(name)
-    named = {"pairs": False} if "pairs" in inspect.signature(found).parameters else {}
-    return lambda *args, **kwargs: found(*args, **kwargs, **named)
+    transform = function(name)
+    named = {"pairs": False} if "pairs" in inspect.signature(transform).parameters else {}
+    return lambda *args, **kwargs: transform(*args, **kwargs, **named)
 
 
 def dense() -> list[Any]:
@@ -152,8 +152,8 @@ def translated(value: Any, grad: bool, device: str = "numpy") -> Any:
             raise LookupError(f"{value.dtype} {value.layout}")
         host = value.detach().contiguous()
         array = host.float().numpy() if value.dtype == torch.bfloat16 else host.numpy()
-        made = nc.tensor(array.copy(), dtype=DTYPES[value.dtype], device=device)
-        return made.requires_grad_(True) if grad and value.requires_grad else made
+        tensor = nc.tensor(array.copy(), dtype=DTYPES[value.dtype], device=device)
+        return tensor.requires_grad_(True) if grad and value.requires_grad else tensor
     if isinstance(value, torch.dtype):
         if value not in DTYPES:
             raise LookupError(str(value))
@@ -173,12 +173,12 @@ def arguments(sample: Any, grad: bool, device: str) -> tuple[list[Any], dict[str
               if k not in ("layout", "pin_memory", "memory_format")}  # fmt: skip
     if "device" in kwargs:
         kwargs["device"] = device
-    found: Any = _tree.tree_map(
+    converted: Any = _tree.tree_map(
         lambda x: translated(x, grad, device),
         ([sample.input, *sample.args], kwargs),
         is_leaf=lambda x: isinstance(x, (torch.dtype, torch.device)),
     )
-    return found[0], found[1]
+    return converted[0], converted[1]
 
 
 def leaves(value: Any, kind: type) -> list[Any]:
@@ -194,8 +194,8 @@ def leaves(value: Any, kind: type) -> list[Any]:
 
 def _to_torch(x: Any) -> Any:
     wide = x.detach().astype("float32") if x.dtype == "bfloat16" else x.detach()
-    found = torch.from_numpy(np.array(wide.numpy()))
-    return found.to(getattr(torch, x.dtype))
+    copy = torch.from_numpy(np.array(wide.numpy()))
+    return copy.to(getattr(torch, x.dtype))
 
 
 def differs(ours: Any, theirs: Any, compare: bool = True) -> str:
@@ -223,20 +223,20 @@ def differs(ours: Any, theirs: Any, compare: bool = True) -> str:
     return ""
 
 
-def _gradients(op: Any, sample: Any, made: Any, given: Any, expected: Any) -> str:
+def _gradients(op: Any, sample: Any, output: Any, given: Any, expected: Any) -> str:
     """What differs between the gradients."""
     operands = [x for x in _tree.tree_leaves(([sample.input, *sample.args], sample.kwargs))
                 if isinstance(x, torch.Tensor)]  # fmt: skip
     if sample.output_process_fn_grad is not None:
         try:
-            made, expected = (
-                sample.output_process_fn_grad(made),
+            output, expected = (
+                sample.output_process_fn_grad(output),
                 sample.output_process_fn_grad(expected),
             )
         except Exception:
             return ""
     theirs = leaves(expected, torch.Tensor)
-    outs = [(a, b) for a, b in zip(leaves(made, nc.Tensor), theirs, strict=True)
+    outs = [(a, b) for a, b in zip(leaves(output, nc.Tensor), theirs, strict=True)
             if isinstance(b, torch.Tensor) and b.requires_grad]  # fmt: skip
     wanted = [x for x in operands if x.requires_grad]
     if not outs or not wanted:
@@ -252,13 +252,13 @@ def _gradients(op: Any, sample: Any, made: Any, given: Any, expected: Any) -> st
                for (a, _), s in zip(outs, seeds, strict=True)]  # fmt: skip
     left = ag.grad([a for a, _ in outs], ours, weights, allow_unused=True)
     for x, got, grad in zip(ours, left, right, strict=True):
-        found = nc.zeros_like(x) if got is None else got
+        gradient = nc.zeros_like(x) if got is None else got
         grad = torch.zeros(x.shape, dtype=getattr(torch, x.dtype)) if grad is None else grad
         if op.variant_test_name == "hermitian":  # of symmetric matrices the symmetric part counts
             grad = (grad + grad.mT) / 2
         if op.name in TRIANGLES:
-            grad = torch.where(_to_torch(found) == 0, 0, grad)
-        text = differs(found, grad)
+            grad = torch.where(_to_torch(gradient) == 0, 0, grad)
+        text = differs(gradient, grad)
         if text:
             return f"gradient: {text}"
     return ""
@@ -278,8 +278,8 @@ def outcome(op: Any, call: Any, sample: Any, grad: bool, device: str = "numpy") 
            for x in theirs):  # fmt: skip
         return "left out", ""
     try:
-        made = call(*given[0], **given[1])
-        ours = leaves(made, nc.Tensor)
+        output = call(*given[0], **given[1])
+        ours = leaves(output, nc.Tensor)
         if len(ours) != len(theirs):
             return "differs", f"{len(ours)} results for {len(theirs)}"
         pairs = list(zip(ours, theirs, strict=True))
@@ -291,7 +291,7 @@ def outcome(op: Any, call: Any, sample: Any, grad: bool, device: str = "numpy") 
             text = differs(a, b, not drawn)
             if text:
                 return "differs", text
-        text = _gradients(op, sample, made, given, expected) if grad and not drawn else ""
+        text = _gradients(op, sample, output, given, expected) if grad and not drawn else ""
         return ("differs", text) if text else ("agrees", "")
     except NetclError as error:
         text = " ".join(str(error).split())

@@ -68,8 +68,8 @@ def _operators(subject: Subject) -> Iterator[str]:
 def _templates(subject: Subject) -> set[str]:
     """The names of its templates, each of which may be named after an op."""
     ends = ".cl.j2"
-    found = (path.rpartition("/")[2] for path in subject.files)
-    return {name.removesuffix(ends) for name in found if name.endswith(ends)}
+    names = (path.rpartition("/")[2] for path in subject.files)
+    return {name.removesuffix(ends) for name in names if name.endswith(ends)}
 
 
 def _files(subject: Subject, names: Names) -> Iterator[str]:

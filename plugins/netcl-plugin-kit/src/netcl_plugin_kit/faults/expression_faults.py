@@ -194,26 +194,26 @@ class _Sameness:
 
     def __call__(self, place: int | None, right: Expr, wrong: Expr) -> bool:
         try:
-            found = self._values(wrong)
+            actual = self._values(wrong)
         except DtypeError:  # no arithmetic of integers, which is noticed
             return False
         wanted = self._right.get(place)
         if wanted is None:
             wanted = self._right[place] = self._values(right)
         if place is None and self.parsed.result == "bool":
-            return bool(((found != 0) == (wanted != 0)).all())
-        found, wanted = found.astype(float), wanted.astype(float)
+            return bool(((actual != 0) == (wanted != 0)).all())
+        actual, wanted = actual.astype(float), wanted.astype(float)
         with np.errstate(all="ignore"):
-            close = np.abs(found - wanted) <= _SAME * (np.abs(found) + np.abs(wanted))
-        alike = close | (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+            close = np.abs(actual - wanted) <= _SAME * (np.abs(actual) + np.abs(wanted))
+        alike = close | (actual == wanted) | (np.isnan(actual) & np.isnan(wanted))
         return bool(alike.all())
 
     def _values(self, tree: Expr) -> Array:
         with np.errstate(all="ignore"):
-            (found,) = compiled(self.parsed.forward, [tree], self.use.names, self.ctype)(
+            (values,) = compiled(self.parsed.forward, [tree], self.use.names, self.ctype)(
                 *self.points
             )
-        return np.asarray(np.broadcast_to(found, (_POINTS,)))
+        return np.asarray(np.broadcast_to(values, (_POINTS,)))
 
 
 def _points(use: Use, forward: Expr) -> list[Array]:

@@ -50,16 +50,16 @@ def run_kernel_mutants(
     simulator = thorough and command() is not None
     hidden = [each for each in faulty if each[1].kind in SIMULATED] if simulator else []
     plain = [each for each in faulty if each[1].kind not in SIMULATED] if device else []
-    found = dict(_simulated(table, hidden, progress))
-    left = [(row, fault) for row, fault in hidden if found.get(fault) == ""]
+    verdicts = dict(_simulated(table, hidden, progress))
+    left = [(row, fault) for row, fault in hidden if verdicts.get(fault) == ""]
     if not thorough:
         left = [each for each in faulty if each[1].kind in SIMULATED]
     seen = dict(_on_device(table, plain + left, device, progress, thorough)) if device else {}
-    found |= {fault: check for fault, check in seen.items() if check or fault not in found}
-    left = [(row, fault) for row, fault in plain if found.get(fault) == ""]
+    verdicts |= {fault: check for fault, check in seen.items() if check or fault not in verdicts}
+    left = [(row, fault) for row, fault in plain if verdicts.get(fault) == ""]
     if simulator:
-        found |= dict(_simulated(table, left, progress))
-    return [MutantVerdict(each.op, each.kind, each.text, check) for each, check in found.items()]
+        verdicts |= dict(_simulated(table, left, progress))
+    return [MutantVerdict(each.op, each.kind, each.text, check) for each, check in verdicts.items()]
 
 
 def _faults(row: Row, table: Table) -> Iterator[KernelFault]:
@@ -108,12 +108,12 @@ def _simulated(
         *(SimulatorJob(fault.op, fault) for fault in faults),
     ]
     results = simulate(table.provider, jobs, progress)
-    complaints = {op for op, found in zip(sound, results, strict=False) if _complains(found)}
-    for fault, found in zip(faults, results[len(sound) :], strict=True):
-        if found.changed or found.error:
-            caught = _complains(found) and fault.op not in complaints
+    complaints = {op for op, result in zip(sound, results, strict=False) if _complains(result)}
+    for fault, result in zip(faults, results[len(sound) :], strict=True):
+        if result.changed or result.error:
+            caught = _complains(result) and fault.op not in complaints
             yield fault, _SANITIZER if caught else ""
 
 
-def _complains(found: Simulated) -> bool:
-    return bool(found.finding or found.error)
+def _complains(result: Simulated) -> bool:
+    return bool(result.finding or result.error)

@@ -207,10 +207,10 @@ def _is_the_same(row: Row, fault: Fault, cases: Sequence[Case]) -> bool:
 
 def _values(case: Case) -> list[Array | None] | None:
     try:
-        found = evaluate(case, _sample(case), get_device("numpy"))
+        values = evaluate(case, _sample(case), get_device("numpy"))
     except Exception:  # a mutant that cannot run is another function
         return None
-    return [*found.outputs, *found.gradients]
+    return [*values.outputs, *values.gradients]
 
 
 def _alike(right: list[Array | None] | None, wrong: list[Array | None] | None) -> bool:
@@ -236,9 +236,9 @@ def _sample(case: Case) -> list[Array]:
 
 def summary(verdicts: Sequence[MutantVerdict]) -> list[Mutants]:
     """The mutants of each op: how many, how many caught, and the texts of the others."""
-    found: dict[str, list[MutantVerdict]] = {}
+    by_op: dict[str, list[MutantVerdict]] = {}
     for each in verdicts:
-        found.setdefault(each.op, []).append(each)
+        by_op.setdefault(each.op, []).append(each)
     return [
         Mutants(
             op,
@@ -246,7 +246,7 @@ def summary(verdicts: Sequence[MutantVerdict]) -> list[Mutants]:
             sum(bool(each.caught_by) for each in own),
             tuple(f"{each.kind}: {each.text}" for each in own if not each.caught_by),
         )
-        for op, own in found.items()
+        for op, own in by_op.items()
     ]
 
 

@@ -84,10 +84,10 @@ def _times(factor: float, place: int | None, gradients: list[Any]) -> list[Any]:
 
 
 def _swapped(first: int, second: int, gradients: list[Any]) -> list[Any]:
-    found = list(gradients)
-    if max(first, second) < len(found):
-        found[first], found[second] = found[second], found[first]
-    return found
+    swapped = list(gradients)
+    if max(first, second) < len(swapped):
+        swapped[first], swapped[second] = swapped[second], swapped[first]
+    return swapped
 
 
 def scaled(value: Any, factor: float) -> Any:
@@ -114,15 +114,15 @@ def _reference(right: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any:
 
 
 def _spoilt(given: Any) -> Any:
-    found = np.asarray(given)
-    return found * found.dtype.type(FACTOR) if is_floating(found) else found
+    array = np.asarray(given)
+    return array * array.dtype.type(FACTOR) if is_floating(array) else array
 
 
 def _result(right: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    found = right(*args, **kwargs)
-    if isinstance(found, (list, tuple)):
-        return type(found)(scaled(each, FACTOR) for each in found)
-    return scaled(found, FACTOR)
+    results = right(*args, **kwargs)
+    if isinstance(results, (list, tuple)):
+        return type(results)(scaled(each, FACTOR) for each in results)
+    return scaled(results, FACTOR)
 
 
 def _tapped(right: Callable[..., Any], change: Change, *args: Any, **kwargs: Any) -> Any:

@@ -156,13 +156,13 @@ def sanitize(
     names = [*called, *played]
     if command() is None:
         return [Outcome("sanitizer", "skipped", op, reason=MISSING) for op in names]
-    found = simulate(table.provider, [SimulatorJob(op) for op in called], progress)
+    simulated = simulate(table.provider, [SimulatorJob(op) for op in called], progress)
     kinds = [
         simulate(table.provider, [SimulatorJob(name, kind=kind) for name in played], progress)
         for kind in KINDS
     ]
-    found += [_of_both(pair) for pair in zip(*kinds, strict=True)]
-    return [_outcome(op, result) for op, result in zip(names, found, strict=True)]
+    simulated += [_of_both(pair) for pair in zip(*kinds, strict=True)]
+    return [_outcome(op, result) for op, result in zip(names, simulated, strict=True)]
 
 
 def _cause(finding: str) -> tuple[FindingKind | None, str]:
@@ -218,15 +218,15 @@ def simulate(
 
     Needs an installed Oclgrind, see `command`.
     """
-    found: list[Simulated] = []
+    simulated: list[Simulated] = []
     with Scratch("sanitizer") as folder:
-        while len(found) < len(jobs):
+        while len(simulated) < len(jobs):
 
-            def say(what: str, done: int, total: int, before: int = len(found)) -> None:
+            def say(what: str, done: int, total: int, before: int = len(simulated)) -> None:
                 progress(what, before + done, before + total)
 
-            found += _one_process(Path(folder), provider, jobs[len(found) :], say)
-    return found
+            simulated += _one_process(Path(folder), provider, jobs[len(simulated) :], say)
+    return simulated
 
 
 def _one_process(
@@ -237,7 +237,7 @@ def _one_process(
     log.unlink(missing_ok=True)
     request: dict[str, Any] = {"provider": provider, "path": sys.path, "log": str(log)}
     request["jobs"] = [asdict(job) for job in jobs]
-    found: list[Simulated] = []
+    results: list[Simulated] = []
     started = False
     with (
         errors.open("w", encoding="utf-8") as file,
@@ -262,16 +262,16 @@ def _one_process(
                 last = time.perf_counter()
             elif "end" in news:
                 del news["end"]
-                found.append(Simulated(**news, seconds=time.perf_counter() - last))
+                results.append(Simulated(**news, seconds=time.perf_counter() - last))
     if not started:
         unfit = f"{NO_START}{_last_words(errors)}"
         return [Simulated(unfit=unfit)] * len(jobs)
-    if len(found) < len(jobs):
+    if len(results) < len(jobs):
         code = child_processes.code_of(child)
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         error = f"the simulator ended with {how}: {_last_words(errors)}"
-        found.append(Simulated(error=error))
-    return found
+        results.append(Simulated(error=error))
+    return results
 
 
 def _dialogue(child: subprocess.Popen[str], request: str) -> Iterator[dict[str, Any]]:

@@ -164,10 +164,10 @@ def choose(rank: int, note: Callable[[Sequence[Any], Any], None] = lambda all, o
         if not fitting:
             given = f"{operator.name} on the simulator as a {request.device.kind}"
             raise DeviceError(f"{given}: none of its implementations fits")
-        found = fitting[min(rank, len(fitting) - 1)]
-        if found is not None:
-            note(candidates, found)
-        return found
+        candidate = fitting[min(rank, len(fitting) - 1)]
+        if candidate is not None:
+            note(candidates, candidate)
+        return candidate
 
     Operator.select = select  # type: ignore[method-assign,assignment]  # of this process only
 
@@ -237,13 +237,13 @@ def run_job(
                 for label, case, arrays in calls_of(op, cases):
                     alive()
                     problem = _tried(partial(evaluate, replace(case), arrays, device))
-                    count, found = stream.news()
+                    count, finding = stream.news()
                     launched += count
                     label = f"{label} as a {kind}"
-                    if found:
+                    if finding:
                         return {
                             "launched": launched,
-                            "finding": first_of_each(found),
+                            "finding": first_of_each(finding),
                             "label": label,
                         }
                     if problem and (stop or problem[0] == "error"):
@@ -264,20 +264,20 @@ def run_scenario(
     choose(0)
     problem = _tried(lambda: scenario.play(device))
     launched, finding = stream.news()
-    found: dict[str, Any] = {"launched": launched, "label": f"{scenario} as a {kind}"}
+    report: dict[str, Any] = {"launched": launched, "label": f"{scenario} as a {kind}"}
     if finding:
-        found["finding"] = first_of_each(finding)
+        report["finding"] = first_of_each(finding)
     elif problem:
-        found[problem[0]] = problem[1]
-    return found
+        report[problem[0]] = problem[1]
+    return report
 
 
 def first_of_each(log: str) -> str:
     """Of what the simulator found the first of each kind: one fault fills pages with one kind."""
-    found: dict[str, str] = {}
+    blocks: dict[str, str] = {}
     for block in filter(str.strip, BLOCK.split(log)):
-        found.setdefault(re.sub(r"\d\w*", "", block.strip().partition("\n")[0]), block)
-    return "\n".join(found.values())[:_SAID]
+        blocks.setdefault(re.sub(r"\d\w*", "", block.strip().partition("\n")[0]), block)
+    return "\n".join(blocks.values())[:_SAID]
 
 
 def _tried(call: Callable[[], Any]) -> tuple[str, str] | None:
@@ -329,8 +329,8 @@ def main() -> None:
             say(begin=number)
             stream.alive = partial(say, alive=number)
             if job["op"] in scenarios:
-                found = run_scenario(scenarios[job["op"]], job["kind"], device, stream)
-                say(end=number, changed=0, **found)
+                report = run_scenario(scenarios[job["op"]], job["kind"], device, stream)
+                say(end=number, changed=0, **report)
                 continue
             fault = KernelFault(**job["fault"]) if job["fault"] else None
             faulty: AbstractContextManager[Any] = nullcontext()

@@ -41,7 +41,7 @@ def show(name: str | None, as_json: bool) -> int:
     installed = [plugin.distribution for plugin in nc.plugins.list()]
     wanted = None if name is None else meant(name, installed)
     rows = [row for op in sorted(registry.op_names()) for row in registry.op_rows(op)]
-    found = [
+    kernels = [
         each
         for each in kernels_of(rows)
         if wanted is None or each.op == name or canonical(each.provider) in wanted
@@ -51,12 +51,12 @@ def show(name: str | None, as_json: bool) -> int:
         for provider, texts in _files()
         if wanted is None or canonical(provider) in wanted
     }
-    if not found and not files:
+    if not kernels and not files:
         return _unknown(str(name), {*registry.op_names(), *(row.provider for row in rows)})
     if as_json:
-        print_json({"kernels": [asdict(each) for each in found], "templates": files})
+        print_json({"kernels": [asdict(each) for each in kernels], "templates": files})
     else:
-        _print(found, files if wanted is not None else {})
+        _print(kernels, files if wanted is not None else {})
     return 0
 
 
@@ -123,7 +123,7 @@ def _files() -> Iterator[tuple[str, list[str]]]:
             yield plugin.distribution, names
 
 
-def _print(found: Sequence[OfferedKernel], files: dict[str, list[str]]) -> None:
+def _print(kernels: Sequence[OfferedKernel], files: dict[str, list[str]]) -> None:
     rows = [
         (
             each.op,
@@ -133,16 +133,16 @@ def _print(found: Sequence[OfferedKernel], files: dict[str, list[str]]) -> None:
             ", ".join(each.settings),
             ", ".join(each.templates),
         )
-        for each in found
+        for each in kernels
     ]
     if rows:
         header = ("op", "kernel", "from", "needs", "settings", "templates")
-        alike = len({each.provider for each in found}) == 1 and len(rows) > 1
+        alike = len({each.provider for each in kernels}) == 1 and len(rows) > 1
         shown = [
             i for i in range(len(header)) if any(row[i] for row in rows) and (i != 2 or not alike)
         ]
         if alike:
-            print(f"from {found[0].provider}\n")
+            print(f"from {kernels[0].provider}\n")
         names = [header[i] for i in shown]
         print_table(names, [[row[i] for i in shown] for row in rows], names[1:])
     for provider, paths in files.items():

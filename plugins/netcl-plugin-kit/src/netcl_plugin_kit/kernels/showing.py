@@ -55,31 +55,31 @@ def _told(value: Any) -> str:
     return f"{_sizes(value.shape)}:{value.dtype}" if isinstance(value, Tensor) else repr(value)
 
 
-def _data(found: OpSources) -> dict[str, Any]:
+def _data(sources: OpSources) -> dict[str, Any]:
     """`entry` and `source` hold all launches together, `sources` each alone."""
     return {
-        **asdict(found),
-        "entry": ", ".join(each.entry for each in found.sources),
-        "source": "\n\n".join(each.text for each in found.sources),
+        **asdict(sources),
+        "entry": ", ".join(each.entry for each in sources.sources),
+        "source": "\n\n".join(each.text for each in sources.sources),
     }
 
 
-def _print(found: OpSources) -> None:
+def _print(sources: OpSources) -> None:
     """The sources under comments that say what they are, so that a file of them is a source."""
     console = Console(markup=False, highlight=False)
-    python = any(each.language == PYTHON for each in found.sources)
-    for line in _heading(found):
+    python = any(each.language == PYTHON for each in sources.sources)
+    for line in _heading(sources):
         _print_text(console, f"{'#' if python else '//'} {line}", python)
-    for number, each in enumerate(found.sources):
-        comment = f"{'#' if python else '//'} {_title(each, number, len(found.sources))}"
+    for number, each in enumerate(sources.sources):
+        comment = f"{'#' if python else '//'} {_title(each, number, len(sources.sources))}"
         _print_text(console, f"\n{comment}\n{each.text.strip()}", python)
 
 
-def _heading(found: OpSources) -> Iterator[str]:
-    shapes = ", ".join(f"{_sizes(s.shape)}:{s.dtype}" for s in found.inputs)
-    yield f"{found.op} ({found.provider}), {found.phase} of {shapes} on {found.device}"
-    yield from found.why.splitlines()
-    yield from found.notes
+def _heading(sources: OpSources) -> Iterator[str]:
+    shapes = ", ".join(f"{_sizes(s.shape)}:{s.dtype}" for s in sources.inputs)
+    yield f"{sources.op} ({sources.provider}), {sources.phase} of {shapes} on {sources.device}"
+    yield from sources.why.splitlines()
+    yield from sources.notes
 
 
 def _title(source: Source, number: int, count: int) -> str:

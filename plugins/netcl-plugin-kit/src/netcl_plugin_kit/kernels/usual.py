@@ -47,9 +47,9 @@ def usual_call(op: str, dtype: str) -> Usual | None:
         return None
     cases.sort(key=lambda case: (case.call is not None, -_size(case, dtype)))
     for case in cases:
-        found = _plain(case, dtype) if case.call is None else _seen(row, case, dtype)
-        if found is not None:
-            return found
+        call = _plain(case, dtype) if case.call is None else _seen(row, case, dtype)
+        if call is not None:
+            return call
     return None
 
 

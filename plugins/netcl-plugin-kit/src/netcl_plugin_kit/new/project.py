@@ -75,13 +75,15 @@ def rendered(
     environment, places = _environment(kind)
     context = {**_context(kind, names, author), "data": data_only}
     context["summary"] = summary(kind, names)
-    found = {
+    templates = {
         path.relative_to(place).as_posix(): None
         for place in places
         for path in place.rglob(f"*{_SUFFIX}")
         if not path.name.endswith(_PART) and not (data_only and _is_python(path, place))
     }
-    return {_target(name, names): environment.get_template(name).render(context) for name in found}
+    return {
+        _target(name, names): environment.get_template(name).render(context) for name in templates
+    }
 
 
 def _is_python(path: Path, place: Path) -> bool:
@@ -159,7 +161,7 @@ def _check_free(folder: Path) -> None:
 
 def _write(folder: Path, files: dict[str, str]) -> None:
     """Write files into a folder that is new or empty; after an error it is so again."""
-    made = not folder.exists()
+    fresh = not folder.exists()
     try:
         for name, text in files.items():
             path = folder / name
@@ -168,7 +170,7 @@ def _write(folder: Path, files: dict[str, str]) -> None:
     except BaseException:
         for entry in {name.partition("/")[0] for name in files}:
             _remove(folder / entry)
-        if made and folder.is_dir():
+        if fresh and folder.is_dir():
             folder.rmdir()
         raise
 

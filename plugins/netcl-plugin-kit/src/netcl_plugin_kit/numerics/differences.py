@@ -50,8 +50,8 @@ class Slopes:
 def slope(f: Callable[[float], Array], step: float) -> Array:
     """The slope at 0 by a central difference of fourth order, without any bounds."""
     near, near_left, far, far_left = (f(k * step).astype(np.float64) for k in (1, -1, 2, -2))
-    found: Array = (8 * (near - near_left) - (far - far_left)) / (12 * step)
-    return found
+    difference: Array = (8 * (near - near_left) - (far - far_left)) / (12 * step)
+    return difference
 
 
 def slopes(f: Callable[[float], Array], most: float) -> Slopes:

@@ -159,8 +159,8 @@ class DirectionalTrial:
         verdict = self._judge_along(group, directions[0], around=False)
         for around in (False, True):
             if verdict.contradicts or (verdict.wide and not around):
-                found = [self._judge_along(group, each, around=around) for each in directions]
-                verdict = min(found, key=lambda each: each.spread)
+                verdicts = [self._judge_along(group, each, around=around) for each in directions]
+                verdict = min(verdicts, key=lambda each: each.spread)
         return verdict
 
     def _judge_along(self, group: Array, direction: Array, *, around: bool = True) -> _Verdict:
@@ -237,8 +237,8 @@ class DirectionalTrial:
         Of equal elements that share a maximum each may have any part of its gradient, but not
         all of them together. Elements at other kinks contradict along some directions only.
         """
-        if found := self._accused(group, verdict):
-            return found
+        if culprit := self._accused(group, verdict):
+            return culprit
         for aligned in (True, False, True, False):
             direction = self._direction(group, 0.0)
             verdict = self._judge_along(group, direction if aligned else np.abs(direction))
@@ -258,9 +258,9 @@ class DirectionalTrial:
             self.left -= 1
             halves.append((half, self._judge(half)))
         halves.sort(key=lambda each: not each[1].contradicts)
-        for half, found in halves:
-            follow = found.contradicts or (found.wide and not verdict.contradicts)
-            if follow and (accused := self._accused(half, found)):
+        for half, judged in halves:
+            follow = judged.contradicts or (judged.wide and not verdict.contradicts)
+            if follow and (accused := self._accused(half, judged)):
                 return accused
         return None
 

@@ -68,8 +68,8 @@ class ElementwiseTrial:
         """Which elements of an input have only finite results, among those with a weight."""
         results = _rows([each.reshape(-1) for each in self.trial.results], owner)
         beyond = (~np.isfinite(results) & (self.trial.upstream != 0)).any(axis=0)
-        found: Array = np.bincount(owner, beyond, size) == 0
-        return found
+        within: Array = np.bincount(owner, beyond, size) == 0
+        return within
 
     def _clear(self, index: int, owner: Array, given: Array, rounding: Rounding) -> Array:
         """Which elements agree with a central difference of fourth order."""
@@ -80,8 +80,8 @@ class ElementwiseTrial:
         terms = np.where(upstream == 0, 0, upstream * slopes_here).sum(axis=0)
         total = np.bincount(owner, terms, given.size)
         margin = max(8 * rounding.stored, 2e-5)
-        found: Array = np.abs(given - total) <= margin * np.abs(total)
-        return found
+        clear: Array = np.abs(given - total) <= margin * np.abs(total)
+        return clear
 
     def _results(self, arrays: Sequence[Array], index: int, x: Array) -> Array:
         """The results, a row each, with other values of one input."""
@@ -124,17 +124,17 @@ class ElementwiseTrial:
         """The bounds of each result's slopes around some elements, and the margin beyond them."""
         points = self.trial.points(arrays, random)
         error = self._forward_error(points)
-        found = [self._slopes_at(index, point, rounding, error) for point in points]
-        low, high, margin = self._hull(found)
+        bounds = [self._slopes_at(index, point, rounding, error) for point in points]
+        low, high, margin = self._hull(bounds)
         value = np.abs(self._results(arrays, index, arrays[index]))
         if (error > 64 * rounding.inner * value).any():
             points = self._shifted(index, arrays, error, low, high)
-            found += [self._slopes_at(index, point, rounding, error) for point in points]
-            low, high, margin = self._hull(found)
+            bounds += [self._slopes_at(index, point, rounding, error) for point in points]
+            low, high, margin = self._hull(bounds)
         return low, high, margin
 
-    def _hull(self, found: Sequence[_Bounds]) -> _Bounds:
-        lows, highs, margins = zip(*found, strict=True)
+    def _hull(self, bounds: Sequence[_Bounds]) -> _Bounds:
+        lows, highs, margins = zip(*bounds, strict=True)
         return *hull(lows, highs), np.max(margins, axis=0)
 
     def _forward_error(self, points: Sequence[Sequence[Array]]) -> Array:
@@ -145,8 +145,8 @@ class ElementwiseTrial:
         for point in points:
             exact = _rows(self.trial.forward.run(point), point[0])
             apart.append(np.abs(_rows(coarse(point), point[0]) - exact))
-        found: Array = np.nan_to_num(np.max(apart, axis=0), nan=0, posinf=0)
-        return found
+        error: Array = np.nan_to_num(np.max(apart, axis=0), nan=0, posinf=0)
+        return error
 
     def _slopes_at(
         self, index: int, arrays: Sequence[Array], rounding: Rounding, error: Array

@@ -65,8 +65,8 @@ def _(call: FusedOperatorCall, node: Any) -> ExactForward:
     """The group before the operator, its reference, and the group behind it."""
 
     def run(arrays: Sequence[Any]) -> list[Array]:
-        found = call.in_turn(arrays, node.scalars, _of_part)
-        return found if isinstance(found, list) else [found]
+        results = call.in_turn(arrays, node.scalars, _of_part)
+        return results if isinstance(results, list) else [results]
 
     return ExactForward(run, None, call.results[0].shape)
 
@@ -110,8 +110,8 @@ def _of_region(plan: Plan, scalars: Sequence[Any], *, exact: bool) -> Evaluate:
 
     def run(arrays: Sequence[Any]) -> list[Array]:
         args = [arrays[i].astype(_compute(types.inputs[i]), copy=False) for _, i in reads]
-        found = function(*args, *(values[i] for i in slots))
-        return [np.asarray(each, np.float64) for each in found]
+        results = function(*args, *(values[i] for i in slots))
+        return [np.asarray(each, np.float64) for each in results]
 
     return run
 
@@ -122,8 +122,8 @@ def _numpy_function(
 ) -> Any:
     tensors = tuple(((1,) * rank, name) for rank, name in zip(ranks, dtypes, strict=True))
     types, _ = infer(region, Signature(tensors, scalars))
-    made = forward_source(region, types, "numpy", (0, ()))
-    return made.function, made.reads, made.scalars, types
+    source = forward_source(region, types, "numpy", (0, ()))
+    return source.function, source.reads, source.scalars, types
 
 
 @lru_cache(maxsize=1024)
@@ -150,11 +150,11 @@ def _compute(name: str) -> np.dtype[Any]:
 def _of_part(call: Any, arrays: Sequence[Any], scalars: Sequence[Any]) -> Any:
     """The result, or a list of several, of a part of a fused call."""
     if isinstance(call, OperatorCall):
-        found = _of_operator(call, arrays)
+        results = _of_operator(call, arrays)
     else:
         parts = _of_region(call.plan, scalars, exact=True)(arrays)
-        found = [np.broadcast_to(each, call.shape) for each in parts]
-    return found if len(found) > 1 else found[0]
+        results = [np.broadcast_to(each, call.shape) for each in parts]
+    return results if len(results) > 1 else results[0]
 
 
 def _of_operator(call: OperatorCall, arrays: Sequence[Any]) -> list[Array]:
@@ -165,8 +165,8 @@ def _of_operator(call: OperatorCall, arrays: Sequence[Any]) -> list[Array]:
             host = get_device("numpy")
             tensors = [None if x is None else Tensor.from_host(x, host) for x in operands]
             with no_grad():
-                found = call.operator.decomposed(tensors, call.attrs)
-            parts = found if isinstance(found, (tuple, list)) else (found,)
+                results = call.operator.decomposed(tensors, call.attrs)
+            parts = results if isinstance(results, (tuple, list)) else (results,)
             return [part.to_host() for part in parts]
         given = call.operator.reference(*operands, **call.attrs)
     parts = given if isinstance(given, tuple) else (given,)
@@ -180,5 +180,5 @@ def _of_function(call: FunctionCall, node: Any, arrays: Sequence[Any], dtype: st
         wide = dtype is not None and DTYPES[x.dtype].floating
         place = x.device if not wide or x.device.supports_fp64 else get_device("numpy")
         given.append(Tensor.from_host(array, place, dtype if wide else x.dtype))
-    found: Array = call.run(given, ()).to_host()
-    return found
+    result: Array = call.run(given, ()).to_host()
+    return result

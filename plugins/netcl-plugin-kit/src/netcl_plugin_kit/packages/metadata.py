@@ -50,23 +50,23 @@ class Metadata:
 
 def read_metadata(raw: bytes) -> Metadata:
     """Read METADATA; raises PluginError for a version or a requirement that pip refuses, too."""
-    found, unread = _parsed(raw)
-    python = found.get("requires_python", "")
-    requires = tuple(found.get("requires_dist", ()))
+    fields, unread = _parsed(raw)
+    python = fields.get("requires_python", "")
+    requires = tuple(fields.get("requires_dist", ()))
     try:
-        version = str(Version(found["version"]))
+        version = str(Version(fields["version"]))
         SpecifierSet(python)
         requirements = tuple(map(_requirement, requires))
     except ValueError as error:  # packaging's own are among them
         raise _refusal(str(error), "what packaging can read") from error
-    authors = [found.get("author", ""), found.get("author_email", "")]
-    kind = found.get("description_content_type", "text/plain").partition(";")[0].strip()
-    readme = found.get("description") or "".join(unread.get("description", ()))
+    authors = [fields.get("author", ""), fields.get("author_email", "")]
+    kind = fields.get("description_content_type", "text/plain").partition(";")[0].strip()
+    readme = fields.get("description") or "".join(unread.get("description", ()))
     return Metadata(
-        name=clean(found["name"]),
+        name=clean(fields["name"]),
         version=version,
-        summary=clean_line(found.get("summary", "")),
-        licence=clean_line(found.get("license_expression") or found.get("license", "")),
+        summary=clean_line(fields.get("summary", "")),
+        licence=clean_line(fields.get("license_expression") or fields.get("license", "")),
         authors=clean_line(", ".join(filter(None, authors))),
         requires_python=clean_line(python),
         requirements=requirements,
@@ -75,7 +75,7 @@ def read_metadata(raw: bytes) -> Metadata:
             for text, each in zip(requires, requirements, strict=True)
             if not _is_extra(each)
         ),
-        links=tuple(_links(found)),
+        links=tuple(_links(fields)),
         readme=clean(readme),
         readme_type=kind.lower(),
     )
@@ -83,15 +83,15 @@ def read_metadata(raw: bytes) -> Metadata:
 
 def name_and_version(raw: bytes) -> tuple[str, str]:
     """The two fields that every METADATA has, as they stand there; raises PluginError if not."""
-    found, _ = _parsed(raw)
-    return found["name"], found["version"]
+    fields, _ = _parsed(raw)
+    return fields["name"], fields["version"]
 
 
 def _requirement(text: str) -> Requirement:
-    made = Requirement(text)
-    if made.marker is not None:
-        made.marker.evaluate({"extra": ""})  # what cannot be compared is noticed only so
-    return made
+    requirement = Requirement(text)
+    if requirement.marker is not None:
+        requirement.marker.evaluate({"extra": ""})  # what cannot be compared is noticed only so
+    return requirement
 
 
 def _parsed(raw: bytes) -> tuple[dict[str, Any], dict[str, list[str]]]:
@@ -107,10 +107,10 @@ def _parsed(raw: bytes) -> tuple[dict[str, Any], dict[str, list[str]]]:
         body = list(unread.get("description", ()))
     if not all(isinstance(part, str) for part in body):
         raise _refusal("a body that is no text", "UTF-8 text")
-    found: dict[str, Any] = dict(fields)
-    if "name" not in found or "version" not in found:
+    metadata: dict[str, Any] = dict(fields)
+    if "name" not in metadata or "version" not in metadata:
         raise _refusal("no name or no version", "both")
-    return found, unread
+    return metadata, unread
 
 
 def clean(text: str) -> str:
@@ -129,10 +129,10 @@ def _is_extra(requirement: Requirement) -> bool:
     return marker is not None and "extra" in str(marker)
 
 
-def _links(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    urls = dict(found.get("project_urls", {}))
-    if "home_page" in found:
-        urls.setdefault("Homepage", found["home_page"])
+def _links(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    urls = dict(fields.get("project_urls", {}))
+    if "home_page" in fields:
+        urls.setdefault("Homepage", fields["home_page"])
     for label, url in urls.items():
         if is_web_address(url):
             yield clean_line(label), clean_line(url)

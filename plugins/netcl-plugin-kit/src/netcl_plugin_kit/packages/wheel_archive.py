@@ -128,12 +128,12 @@ class WheelArchive:
     def info(self) -> str:
         """The folder of its metadata; raises PluginError unless there is one, with METADATA."""
         tops = {name.split("/")[0] for name in self.names if "/" in name}
-        found = sorted(top for top in tops if top.endswith(_INFO))
-        if len(found) != 1:
-            raise refusal(f"it has {len(found)} folders {_INFO}", "one", BUILD)
-        if f"{found[0]}/METADATA" not in self.names:
-            raise refusal(f"it has no {found[0]}/METADATA", "one", BUILD)
-        return found[0]
+        folders = sorted(top for top in tops if top.endswith(_INFO))
+        if len(folders) != 1:
+            raise refusal(f"it has {len(folders)} folders {_INFO}", "one", BUILD)
+        if f"{folders[0]}/METADATA" not in self.names:
+            raise refusal(f"it has no {folders[0]}/METADATA", "one", BUILD)
+        return folders[0]
 
     def data(self, name: str) -> bytes:
         """A document's bytes; raises PluginError for one that is too long."""

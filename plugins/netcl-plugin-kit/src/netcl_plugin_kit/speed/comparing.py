@@ -80,12 +80,12 @@ def show(
     as_json: bool,
 ) -> int:
     """Print the candidates of an op with their times; 1 if there is none that can compute it."""
-    found = measured(op, shapes, attrs, dtype, device)
+    measurement = measured(op, shapes, attrs, dtype, device)
     if as_json:
-        print_json(data_of(found))
+        print_json(data_of(measurement))
     else:
-        print_measured(found)
-    return 0 if any(x.seconds is not None for _, all_ in found.calls for x in all_) else 1
+        print_measured(measurement)
+    return 0 if any(x.seconds is not None for _, all_ in measurement.calls for x in all_) else 1
 
 
 def measured(
@@ -110,10 +110,17 @@ def measured(
     return Measured(op, place, dtype, calls)
 
 
-def data_of(found: Measured) -> dict[str, Any]:
+def data_of(measurement: Measured) -> dict[str, Any]:
     """What was measured, for JSON."""
-    calls = [{"inputs": str(c), "candidates": [asdict(x) for x in all_]} for c, all_ in found.calls]
-    return {"op": found.op, "device": found.device.id, "dtype": found.dtype, "calls": calls}
+    calls = [
+        {"inputs": str(c), "candidates": [asdict(x) for x in all_]} for c, all_ in measurement.calls
+    ]
+    return {
+        "op": measurement.op,
+        "device": measurement.device.id,
+        "dtype": measurement.dtype,
+        "calls": calls,
+    }
 
 
 def _row(op: str) -> Row:
@@ -200,10 +207,10 @@ def _candidate(
     )
 
 
-def print_measured(found: Measured) -> None:
+def print_measured(measurement: Measured) -> None:
     """A table for each call."""
-    for number, (call, candidates) in enumerate(found.calls):
-        print(f"{chr(10) if number else ''}{found.op} on {found.device.id}: {call}")
+    for number, (call, candidates) in enumerate(measurement.calls):
+        print(f"{chr(10) if number else ''}{measurement.op} on {measurement.device.id}: {call}")
         rows = [
             (
                 "*" if each.used else "",

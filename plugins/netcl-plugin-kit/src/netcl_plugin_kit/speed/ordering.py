@@ -17,14 +17,14 @@ _MOST: Final = 6
 _Ratios: TypeAlias = dict[str, dict[int, float]]
 
 
-def fastest_order(found: Measured) -> tuple[list[str], float]:
+def fastest_order(measurement: Measured) -> tuple[list[str], float]:
     """The candidates, the first choice first, and what the calls take in the time they take now.
 
     Each is `<distribution>:<label>`. In a call serves the first that does not refuse it; times
     are compared by their geometric mean. The order is empty where nothing was measured.
     """
     ratios: _Ratios = {}
-    for number, (_, candidates) in enumerate(found.calls):
+    for number, (_, candidates) in enumerate(measurement.calls):
         for each in candidates:
             if each.ratio:
                 ratios.setdefault(name_of(each), {})[number] = each.ratio

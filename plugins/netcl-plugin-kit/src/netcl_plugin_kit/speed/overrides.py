@@ -129,10 +129,10 @@ def contender(
 ) -> Contender | None:
     """A call of a case by one candidate; None if that refuses it."""
     tensors = [Tensor.from_host(array, device) for array in arrays]
-    found = Contender(lambda: case.run(*tensors), lambda: serving(row, offer))
+    entry = Contender(lambda: case.run(*tensors), lambda: serving(row, offer))
     try:
-        with found.scope():
-            found.run()
+        with entry.scope():
+            entry.run()
     except UnfitError:
         return None
-    return found
+    return entry

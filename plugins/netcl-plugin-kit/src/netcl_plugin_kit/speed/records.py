@@ -78,9 +78,9 @@ def write(
     """Keep what was measured today: provider, label and seconds of each; the disk may refuse."""
     if not config.get("cache"):
         return
-    found = tuple(Time(who, version_of(who) or "", label, taken) for who, label, taken in times)
+    speeds = tuple(Time(who, version_of(who) or "", label, taken) for who, label, taken in times)
     facts = device_facts(device)
-    record = SpeedRecord(op, facts, dtype, call, shapes, time.strftime("%Y-%m-%d"), found)
+    record = SpeedRecord(op, facts, dtype, call, shapes, time.strftime("%Y-%m-%d"), speeds)
     data = {_FORM: _VERSION, **asdict(record)}
     try:
         keep_whole(_path(record), json.dumps(data, indent=1).encode())
@@ -94,9 +94,9 @@ def of(op: str, device: Device, dtype: str) -> list[SpeedRecord]:
     What another version of a plugin took is left out.
     """
     wanted = (op, device_facts(device), dtype)
-    found = [_read(path) for path in folder().glob(f"{op}-*.json")]
+    records = [_read(path) for path in folder().glob(f"{op}-*.json")]
     fitting = [
-        _today(each) for each in found if each and (each.op, each.device, each.dtype) == wanted
+        _today(each) for each in records if each and (each.op, each.device, each.dtype) == wanted
     ]
     told = [each for each in fitting if each.times]
     return sorted(told, key=lambda each: (each.date, each.call, each.shapes), reverse=True)

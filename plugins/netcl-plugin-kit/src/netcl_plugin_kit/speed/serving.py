@@ -37,16 +37,16 @@ def serving(row: Row, offer: Offer) -> Iterator[None]:
 def served_by_the_rules(row: Row, run: Callable[[], Any]) -> list[Any]:
     """The implementations that the rules choose for a call, None for an op's own function."""
     record: Operator = replace(row.record)
-    found: list[Any] = []
+    selections: list[Any] = []
 
     def select(request: Request, chosen: Sequence[Choice] = ()) -> Any:
-        found.append(Operator.select(record, request, chosen))
-        return found[-1]
+        selections.append(Operator.select(record, request, chosen))
+        return selections[-1]
 
     object.__setattr__(record, "select", select)
     with substituted(row, record):
         run()
-    return found
+    return selections
 
 
 def others_of(row: Row, provider: str) -> list[Offer]:

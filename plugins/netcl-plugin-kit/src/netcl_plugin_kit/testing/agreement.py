@@ -149,11 +149,11 @@ def _spread(tree: Expr, of_names: Mapping[str, Expr] | None = None) -> Expr:
 
 def _both(conditions: Iterable[Expr]) -> Expr:
     """All conditions; 1 is true."""
-    found: Expr = ONE
+    condition: Expr = ONE
     for each in conditions:
         if each != ONE:
-            found = each if found == ONE else Apply("&&", (found, each))
-    return found
+            condition = each if condition == ONE else Apply("&&", (condition, each))
+    return condition
 
 
 def _usable(tree: Expr) -> Expr:

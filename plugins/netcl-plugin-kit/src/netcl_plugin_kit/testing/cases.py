@@ -249,8 +249,8 @@ class Case:
     def main_sample(self, dtype: str, salt: str = "") -> list[Array]:
         """The inputs of the first variant that has elements."""
         samples = (self.sample(shapes, dtype, salt) for shapes in self.variants)
-        found = next((arrays for arrays in samples if all(x.size for x in arrays)), None)
-        return self.sample(self.variants[0], dtype, salt) if found is None else found
+        sample = next((arrays for arrays in samples if all(x.size for x in arrays)), None)
+        return self.sample(self.variants[0], dtype, salt) if sample is None else sample
 
     @property
     def main_dtype(self) -> str:

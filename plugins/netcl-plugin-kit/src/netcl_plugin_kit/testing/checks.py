@@ -128,8 +128,8 @@ def compare(
     Without a case they have to be equal, NaN at the same places included. `inputs` are shown.
     """
     compare_outputs(case, given, wanted, where, inputs)
-    for i, (found, right) in enumerate(zip(given.gradients, wanted.gradients, strict=True)):
-        same_gradient(case, found, right, f"{where}: gradient {i}", given.size, inputs)
+    for i, (actual, right) in enumerate(zip(given.gradients, wanted.gradients, strict=True)):
+        same_gradient(case, actual, right, f"{where}: gradient {i}", given.size, inputs)
 
 
 def compare_outputs(
@@ -138,12 +138,12 @@ def compare_outputs(
     """The same for the results alone."""
     few = f"{where}: {len(given.outputs)} results; expected {len(wanted.outputs)}"
     assert len(given.outputs) == len(wanted.outputs), few
-    for i, (found, right) in enumerate(zip(given.outputs, wanted.outputs, strict=True)):
+    for i, (actual, right) in enumerate(zip(given.outputs, wanted.outputs, strict=True)):
         which = f"{where}: output{f' {i}' if len(given.outputs) > 1 else ''}"
         dtypes = given.dtypes[i], wanted.dtypes[i]
         if dtypes[0] != dtypes[1]:
             raise KernelFindingError("NC704", f"{which}: dtype {dtypes[0]}; expected {dtypes[1]}")
-        same(case, found, right, which, inputs=inputs)
+        same(case, actual, right, which, inputs=inputs)
 
 
 def same(
@@ -233,9 +233,9 @@ def check_threads(case: Case, device: Device, dtype: str) -> None:
 
     with ThreadPoolExecutor(_THREADS) as pool:
         together = list(pool.map(work, range(_THREADS)))
-    for number, found in enumerate(together):
+    for number, results in enumerate(together):
         where = _where(case, device, dtype, inputs[number])
-        for values in found:
+        for values in results:
             compare(None, values, alone[number], f"{where} in thread {number} of {_THREADS}")
 
 
@@ -251,10 +251,10 @@ def check_pruning(case: Case, device: Device, dtype: str) -> None:
     whole = evaluate(case, arrays, device)
     for i in (i for i, need in enumerate(needs) if need):
         alone = [k == i for k in range(len(arrays))]
-        found = evaluate(case, arrays, device, alone)
+        pruned = evaluate(case, arrays, device, alone)
         wanted = [each if k == i else None for k, each in enumerate(whole.gradients)]
         only = f"{where} with a gradient of input {i} alone"
-        compare(case, found, Values(whole.outputs, whole.dtypes, wanted), only)
+        compare(case, pruned, Values(whole.outputs, whole.dtypes, wanted), only)
 
 
 def check_refusal(case: Case, device: Device, _: str) -> None:
@@ -283,11 +283,11 @@ def check_non_finite(case: Case, device: Device, dtype: str) -> None:
         wanted = tolerant(case, arrays, dtype, given, wanted)
         where = f"{_where(case, device, dtype, arrays)} of non-finite values"
         compare_outputs(case, given, wanted, where, arrays)
-        for i, (found, right) in enumerate(zip(given.gradients, wanted.gradients, strict=True)):
-            if found is not None and right is not None:
+        for i, (actual, right) in enumerate(zip(given.gradients, wanted.gradients, strict=True)):
+            if actual is not None and right is not None:
                 kept = _judged(case, arrays, right)
                 inputs = [x[kept] for x in arrays if x.shape == kept.shape]
-                same(case, found[kept], right[kept], f"{where}: gradient {i}", inputs=inputs)
+                same(case, actual[kept], right[kept], f"{where}: gradient {i}", inputs=inputs)
 
 
 def tolerant(

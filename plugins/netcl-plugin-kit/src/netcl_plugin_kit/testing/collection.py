@@ -264,19 +264,19 @@ def plugins_of(name: str, *, loaded: bool = True) -> list[Plugin]:
     installed = [*known.values()]
     named = {each.distribution for each in installed if each.name == name}
     wanted = {canonical(each) for each in named} or {canonical(name)}
-    found = [each for each in installed if canonical(each.distribution) in wanted]
-    if not found:
+    plugins = [each for each in installed if canonical(each.distribution) in wanted]
+    if not plugins:
         names = {text for each in installed for text in (each.distribution, each.name)}
         close = get_close_matches(name, sorted(names), n=1)
         remedy = f"Did you mean {close[0]}?" if close else "`netcl plugins list` shows them"
         raise PluginError(message("conformance", f"{name!r}", "an installed plugin", remedy))
-    for plugin in found:
+    for plugin in plugins:
         if plugin.state not in ("active", "found"):
             given = f"it is {plugin.state}: {plugin.reason}"
             raise PluginError(
                 message(f"plugin {plugin.name!r} of {name}", given, "one that works", plugin.remedy)
             )
-    return found
+    return plugins
 
 
 def _ask(provider: str, name: str, kind: type[T]) -> tuple[list[T], str]:
@@ -284,7 +284,7 @@ def _ask(provider: str, name: str, kind: type[T]) -> tuple[list[T], str]:
 
     Raises PluginError for a hook that does neither.
     """
-    found: list[T] = []
+    answers: list[T] = []
     reason = ""
     for plugin, hook in implementing(HOOK):
         if plugin.distribution == provider:
@@ -292,8 +292,8 @@ def _ask(provider: str, name: str, kind: type[T]) -> tuple[list[T], str]:
             if isinstance(answer, str):
                 reason = reason or answer
             else:
-                found += answer
-    return found, reason
+                answers += answer
+    return answers, reason
 
 
 def _answer(plugin: Plugin, hook: Callable[..., Any], name: str, kind: type[T]) -> list[T] | str:

@@ -99,7 +99,7 @@ def _is_finite(case: Case) -> bool:
     """Whether the inputs suit the op; if it raises, the checks shall say why."""
     arrays = case.sample([_SHAPE] * len(case.inputs), "float64")
     try:
-        found = evaluate(case, arrays, get_device("numpy"), [False] * len(arrays))
+        values = evaluate(case, arrays, get_device("numpy"), [False] * len(arrays))
     except NetclError:
         return True
-    return all(np.isfinite(each).all() for each in found.outputs)
+    return all(np.isfinite(each).all() for each in values.outputs)

@@ -76,11 +76,11 @@ def check_group_slopes(cases: Sequence[Case], device: Device) -> None:
     sample = _samples([_SLOPES], "float64")
     inputs = _even([away_from_kinks(case, sample(case)) for case in cases])
     results, gradients = _run(cases, inputs, device, _random_covector)
-    found = list(gradients)
+    slopes = list(gradients)
     for i in range(max(len(arrays) for arrays in inputs)):
         high, low = (_run(cases, _moved(inputs, i, step), device)[0] for step in (STEP, -STEP))
         for k, case in enumerate(cases):
-            gradient = found[k][i] if i < len(found[k]) else None
+            gradient = slopes[k][i] if i < len(slopes[k]) else None
             if gradient is None:
                 continue
             weights = _random_covector(results[k].shape, "float64")
@@ -123,17 +123,17 @@ def check_fused(
     """
     inputs = _even([make(case) for case in cases])
     results, gradients = _run(cases, inputs, device)
-    for case, arrays, result, found in zip(cases, inputs, results, gradients, strict=True):
+    for case, arrays, result, grads in zip(cases, inputs, results, gradients, strict=True):
         wanted = _wanted(case, arrays, dtype)
         if nan and case.primitive is not None and case.primitive.align is None:
-            slopes = [None if each is None else each.to_host() for each in found]
+            slopes = [None if each is None else each.to_host() for each in grads]
             own = Values([result.to_host()], wanted.dtypes, slopes)
             wanted = tolerant(case, arrays, dtype, own, wanted)
         where = f"{case} fused on {device} in {dtype} for {arrays[0].shape}"
         assert [result.dtype] == wanted.dtypes, f"{where}: dtype {result.dtype}"
         same(case, result.to_host(), wanted.outputs[0], where)
         kept = ~np.isnan(arrays[0]) if nan and case.excuse("gradient at NaN") else ...
-        for i, (given, right) in enumerate(zip(found, wanted.gradients, strict=True)):
+        for i, (given, right) in enumerate(zip(grads, wanted.gradients, strict=True)):
             one, two = (None if x is None else np.asarray(x)[kept] for x in (given, right))
             same_gradient(case, one, two, f"{where}: gradient {i}", result.size)
 
@@ -168,14 +168,14 @@ def _run(
     tensors = [Tensor.from_host(array, device) for arrays in inputs for array in arrays]
     given = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
     categories = tuple(category_of_scalar(value) for value in scalars)
-    made = plan(region, device, Signature(given, categories))
-    results = run_plan(made, tensors, scalars)
+    copying = plan(region, device, Signature(given, categories))
+    results = run_plan(copying, tensors, scalars)
     pairs = zip(cases, inputs, strict=True)
     needs = tuple(need for case, arrays in pairs for need in case.needs(arrays))
     seeds = [Tensor.from_host(seed(out.shape, out.dtype), device) for out in results]
     grads: list[Tensor | None] = [None] * len(tensors)
     if any(needs):
-        grads = plan_gradients(made, tensors, scalars, needs, seeds)
+        grads = plan_gradients(copying, tensors, scalars, needs, seeds)
     rest = iter([g if need else None for g, need in zip(grads, needs, strict=True)])
     return results, ([next(rest) for _ in arrays] for arrays in inputs)
 

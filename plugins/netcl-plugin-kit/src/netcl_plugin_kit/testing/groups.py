@@ -20,9 +20,9 @@ Change = Callable[[MatchedOp, Any], Any]
 
 def compiled_with(row: Row, function: Callable[..., Any]) -> Jitted:
     """A function compiled with one pattern alone, which complains of nothing."""
-    made = Jitted(function, False, OwnRows([row]))
-    made.quiet = True
-    return made
+    jitted = Jitted(function, False, OwnRows([row]))
+    jitted.quiet = True
+    return jitted
 
 
 def written(pattern: TrainingPattern, given: Mapping[str, Any]) -> Callable[..., Any]:
@@ -71,19 +71,19 @@ def function_of(
 
     def function(*tensors: Any) -> Any:
         known = {**given, **dict(zip(order, tensors, strict=True))}
-        made: dict[int, Any] = {}
+        values: dict[int, Any] = {}
 
         def value(x: Any) -> Any:
             if isinstance(x, MatchedOp):
-                if not once or id(x) not in made:
-                    made[id(x)] = change(x, _called(x, [value(each) for each in x.inputs], known))
-                return made[id(x)]
+                if not once or id(x) not in values:
+                    values[id(x)] = change(x, _called(x, [value(each) for each in x.inputs], known))
+                return values[id(x)]
             if isinstance(x, Captured):
                 return known[x.name]
             return known[x] if isinstance(x, str) else x
 
-        found = tuple([value(each) for each in graph.results])
-        return found if len(found) > 1 else found[0]
+        results = tuple([value(each) for each in graph.results])
+        return results if len(results) > 1 else results[0]
 
     return function
 
@@ -97,7 +97,7 @@ def _called(op: MatchedOp, operands: Sequence[Any], known: Mapping[str, Any]) ->
     row = registry.find_op(op.op)
     record = None if row is None else row.record
     if isinstance(record, Operator) and record.operands:
-        found = functions[op.op](**dict(zip(record.operands, operands, strict=False)), **attrs)
+        result = functions[op.op](**dict(zip(record.operands, operands, strict=False)), **attrs)
     else:
-        found = functions[op.op](*operands, **attrs)
-    return found[op.result] if isinstance(found, tuple) else found
+        result = functions[op.op](*operands, **attrs)
+    return result[op.result] if isinstance(result, tuple) else result

@@ -57,8 +57,8 @@ class Guarded:
 
 def writer_of(buffer: Any) -> str:
     """The kernel, in words, that has overwritten an uploaded buffer; empty: none is known."""
-    found: Guarded | None = getattr(buffer, "guarded", None)
-    return "" if found is None else found.writer
+    guard: Guarded | None = getattr(buffer, "guarded", None)
+    return "" if guard is None else guard.writer
 
 
 @final
@@ -85,10 +85,10 @@ class GuardedStream(StreamWrapper):
         self.inner.launch(launch, buffers, scalars)
         fixed = read_only(launch.source, launch.entry)
         for place, buffer in enumerate(buffers):
-            found: Guarded | None = getattr(buffer, "guarded", None)
-            if found is not None and not (place < len(fixed) and fixed[place]):
-                self._look(launch, place, found)
-                self._compare(launch, place, buffer, found)
+            guard: Guarded | None = getattr(buffer, "guarded", None)
+            if guard is not None and not (place < len(fixed) and fixed[place]):
+                self._look(launch, place, guard)
+                self._compare(launch, place, buffer, guard)
 
     def _between_zones(self, size: int, dtype: Dtype) -> Any:
         if not size:
@@ -106,10 +106,10 @@ class GuardedStream(StreamWrapper):
         if self.finding is not None:
             return
         copy, queue = opencl_module().enqueue_copy, self.device.queue
-        found, nbytes = np.empty_like(_MARKS), guarded.size * guarded.dtype.itemsize
-        copy(queue, found[:_ZONE], guarded.whole, is_blocking=False)
-        copy(queue, found[_ZONE:], guarded.whole, src_offset=_ZONE + nbytes, is_blocking=True)
-        changed = np.flatnonzero(found != _MARKS)
+        marks, nbytes = np.empty_like(_MARKS), guarded.size * guarded.dtype.itemsize
+        copy(queue, marks[:_ZONE], guarded.whole, is_blocking=False)
+        copy(queue, marks[_ZONE:], guarded.whole, src_offset=_ZONE + nbytes, is_blocking=True)
+        changed = np.flatnonzero(marks != _MARKS)
         if changed.size:
             offsets = np.where(changed < _ZONE, changed - _ZONE, changed - _ZONE + nbytes)
             places = offsets // guarded.dtype.itemsize
@@ -120,8 +120,8 @@ class GuardedStream(StreamWrapper):
         """Note who wrote to what was uploaded; the check of a call says whether it may."""
         if guarded.given is None:
             return
-        found = self.inner.download(buffer, guarded.size, guarded.dtype)
-        if found.tobytes() != guarded.given.tobytes():
+        content = self.inner.download(buffer, guarded.size, guarded.dtype)
+        if content.tobytes() != guarded.given.tobytes():
             guarded.given, guarded.writer = None, _argument(launch, place)
 
 

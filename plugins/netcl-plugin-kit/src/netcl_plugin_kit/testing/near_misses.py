@@ -102,13 +102,13 @@ def _reversed(graph: Graph, given: Mapping[str, Any]) -> Function:
 
 def edited(graph: Graph, op: MatchedOp, other: MatchedOp) -> Graph:
     """A graph with another op in the place of one; what is shared stays shared."""
-    made: dict[int, MatchedOp] = {id(op): other}
+    copies: dict[int, MatchedOp] = {id(op): other}
 
     def copy(each: MatchedOp) -> MatchedOp:
-        if id(each) not in made:
+        if id(each) not in copies:
             inputs = tuple([copy(x) if isinstance(x, MatchedOp) else x for x in each.inputs])
-            made[id(each)] = dataclasses.replace(each, inputs=inputs)
-        return made[id(each)]
+            copies[id(each)] = dataclasses.replace(each, inputs=inputs)
+        return copies[id(each)]
 
     return Graph(tuple([copy(each) for each in graph.results]))
 
@@ -179,8 +179,8 @@ def _returning(graph: Graph, given: Mapping[str, Any], op: MatchedOp) -> Functio
                 kept.append(value)
             return value
 
-        found = function_of(graph, given, keep)(*tensors)
-        return (*found, kept[0]) if isinstance(found, tuple) else (found, kept[0])
+        results = function_of(graph, given, keep)(*tensors)
+        return (*results, kept[0]) if isinstance(results, tuple) else (results, kept[0])
 
     return function
 
@@ -191,12 +191,12 @@ def _detaching(op: MatchedOp) -> Callable[[MatchedOp, Any], Any]:
 
 def _uses(graph: Graph) -> dict[int, int]:
     """By identity of an op how many ops, or the function, use its value."""
-    found = {id(op): 1 for op in graph.results}
+    counts = {id(op): 1 for op in graph.results}
     for op in graph.ops:
         for x in op.inputs:
             if isinstance(x, MatchedOp):
-                found[id(x)] = found.get(id(x), 0) + 1
-    return found
+                counts[id(x)] = counts.get(id(x), 0) + 1
+    return counts
 
 
 # -- the data ----------------------------------------------------------------------------

@@ -23,13 +23,13 @@ _SEED: Final = 0
 def tunable_ops() -> list[str]:
     """The public ops that have an implementation with a space, or a part that has one."""
     registry.load()
-    found: set[str] = set()
+    names: set[str] = set()
     for name in registry.op_names():
         rows = registry.op_rows(name)
         records = [row.record for row in rows if isinstance(row.record, Operator)]
         if any(has_space(each) for each in records):
-            found.add(name)
-    return sorted(found)
+            names.add(name)
+    return sorted(names)
 
 
 def has_space(record: Operator) -> bool:

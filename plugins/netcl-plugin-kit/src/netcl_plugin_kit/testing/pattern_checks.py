@@ -48,9 +48,9 @@ def check_near_misses(case: Case, device: Device, dtype: str) -> None:
 
 
 def _compare(case: Case, miss: NearMiss, compiled: Function, device: Device, where: str) -> None:
-    right, found = (_outcome(each, miss.arrays, device) for each in (miss.function, compiled))
+    right, actual = (_outcome(each, miss.arrays, device) for each in (miss.function, compiled))
     narrow = _narrowest(miss.arrays)
-    for i, (one, other) in enumerate(zip(found, right, strict=True)):
+    for i, (one, other) in enumerate(zip(actual, right, strict=True)):
         assert one.dtype == other.dtype, f"{where}: {one.dtype}; expected {other.dtype}"
         judged = one.astype(narrow) if is_floating(one) else one
         same(case, judged, other, f"{where}: what the pattern gives (number {i})")
@@ -64,8 +64,8 @@ def check_second_order(case: Case, device: Device, dtype: str) -> None:
         right = _second(case.written, arrays, device)
     except GradientError:
         return
-    found = _second(case.compiled, arrays, device)
-    for i, (one, other) in enumerate(zip(found, right, strict=True)):
+    actual = _second(case.compiled, arrays, device)
+    for i, (one, other) in enumerate(zip(actual, right, strict=True)):
         same(case, one, other, f"{where}: second derivative {i}")
 
 
@@ -130,5 +130,5 @@ def _outcome(function: Function, arrays: Sequence[Array], device: Device) -> lis
         graded = outputs and leaves
         grads = grad(outputs, leaves, upstream, allow_unused=True) if graded else []
         pairs = zip(grads, leaves, strict=False)  # without an output there is no gradient
-        found = [Tensor.zeros(x.shape, x.dtype, device) if g is None else g for g, x in pairs]
-        return [x.to_host() for x in (*results, *found)]
+        gradients = [Tensor.zeros(x.shape, x.dtype, device) if g is None else g for g, x in pairs]
+        return [x.to_host() for x in (*results, *gradients)]

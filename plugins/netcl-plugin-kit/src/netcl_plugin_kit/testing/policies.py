@@ -81,8 +81,8 @@ def check_tolerance(policy: AmpPolicy, case: Case, device: Device) -> None:
         arrays = case.main_sample(dtype)
         wide = [x.astype(np.float32) if DTYPES[x.dtype.name].floating else x for x in arrays]
         with ag.casting(policy):
-            found = evaluate(case, arrays, device)
-        _compare(policy, found, expected(case, wide, _SINGLE), f"{case} of {dtype} on {device}")
+            actual = evaluate(case, arrays, device)
+        _compare(policy, actual, expected(case, wide, _SINGLE), f"{case} of {dtype} on {device}")
 
 
 def _given(policy: AmpPolicy, case: Case) -> list[str]:
@@ -119,12 +119,12 @@ def _computed(node: TraceNode) -> Iterator[str]:
         yield from (spec.dtype for spec in call.results or ())
 
 
-def _compare(policy: AmpPolicy, found: Values, right: Values, where: str) -> None:
-    if not all(DTYPES[dtype].floating for dtype in found.dtypes):
+def _compare(policy: AmpPolicy, actual: Values, right: Values, where: str) -> None:
+    if not all(DTYPES[dtype].floating for dtype in actual.dtypes):
         return
-    values = zip(found.outputs, right.outputs, strict=True)
+    values = zip(actual.outputs, right.outputs, strict=True)
     pairs: list[tuple[str, Array | None, Array | None]] = [("value", *pair) for pair in values]
-    gradients = zip(found.gradients, right.gradients, strict=True)
+    gradients = zip(actual.gradients, right.gradients, strict=True)
     pairs += [(f"gradient {i}", given, wanted) for i, (given, wanted) in enumerate(gradients)]
     for what, given, wanted in pairs:
         if given is None or wanted is None:

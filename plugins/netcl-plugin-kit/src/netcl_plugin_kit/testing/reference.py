@@ -54,9 +54,9 @@ class Values:
         return sum(each.size for each in self.outputs)
 
 
-def results_of(found: Any) -> list[Any]:
+def results_of(results: Any) -> list[Any]:
     """The results of a call, of which there may be several."""
-    return list(found) if isinstance(found, tuple) else [found]
+    return list(results) if isinstance(results, tuple) else [results]
 
 
 def has_torch() -> bool:
@@ -137,8 +137,8 @@ def expected(case: Case, arrays: Sequence[Array], dtype: str, compute: str = "fl
     """What the op should give; floating dtypes are computed in float64, or as `compute` says."""
     if DTYPES[dtype].floating:
         exact = [x.astype(compute) if is_floating(x) else x for x in arrays]
-        found = _values(case, exact)
-        return replace(found, dtypes=[dtype if x == compute else x for x in found.dtypes])
+        values = _values(case, exact)
+        return replace(values, dtypes=[dtype if x == compute else x for x in values.dtypes])
     torch = _torch_for(case)
     if torch is not None and not case.excuse("PyTorch on whole numbers"):
         with contextlib.suppress(
@@ -218,8 +218,8 @@ def assert_close(
 
 def _at(place: tuple[Any, ...], given: Array, inputs: Sequence[Array]) -> str:
     """What the inputs have at an element of a result, in words."""
-    found = []
+    notes = []
     for i, array in enumerate(inputs):
         with contextlib.suppress(ValueError):  # another shape: a matrix, or what is reduced
-            found.append(f"input {i} is {np.broadcast_to(array, given.shape)[place]!s}")
-    return f"; there {', '.join(found)}" if found else ""
+            notes.append(f"input {i} is {np.broadcast_to(array, given.shape)[place]!s}")
+    return f"; there {', '.join(notes)}" if notes else ""

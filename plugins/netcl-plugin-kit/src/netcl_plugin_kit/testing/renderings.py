@@ -34,11 +34,11 @@ def _of_op(cases: Sequence[Case], device: Device) -> list[KernelSource]:
         if not device.has_kernels and case.primitive is None:
             continue  # a structured op's reference is its source there
         try:
-            found = _of_case(case, device)
+            rendered = _of_case(case, device)
         except Exception:  # it cannot be traced as a whole, or the checks say what is wrong
             continue
-        if found:
-            return found
+        if rendered:
+            return rendered
     return []
 
 

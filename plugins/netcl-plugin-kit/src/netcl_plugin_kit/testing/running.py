@@ -86,9 +86,9 @@ def run_level(
         warnings.simplefilter("ignore")
         for done, step in enumerate(steps):
             progress(str(step), done, len(steps))
-            made = list(perform(step))
-            found(made)
-            outcomes += made
+            performed = list(perform(step))
+            found(performed)
+            outcomes += performed
         progress("kernel sources", len(steps), len(steps))
         kernels = [] if only else kernel_sources(table, devices)
     return RunResult(merged(outcomes), kernels)
@@ -195,10 +195,10 @@ def _short(text: str) -> str:
 
 def merged(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """One outcome per check, op, device and dtype: the worst, and how many more failed."""
-    found: dict[tuple[str, ...], list[Outcome]] = {}
+    by_place: dict[tuple[str, ...], list[Outcome]] = {}
     for each in outcomes:
-        found.setdefault((each.check, each.op, each.device, each.dtype), []).append(each)
-    return [_worst(group) for group in found.values()]
+        by_place.setdefault((each.check, each.op, each.device, each.dtype), []).append(each)
+    return [_worst(group) for group in by_place.values()]
 
 
 def _worst(group: Sequence[Outcome]) -> Outcome:

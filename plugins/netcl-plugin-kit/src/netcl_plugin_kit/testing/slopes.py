@@ -42,10 +42,10 @@ def _check_variant(case: Case, arrays: Sequence[Array], device: Device) -> None:
         weights.append(np.asarray(random.standard_normal(shape)))
         return weights[-1]
 
-    found = evaluate(case, arrays, device, upstream=upstream)
+    results = evaluate(case, arrays, device, upstream=upstream)
     for i in (i for i, need in enumerate(case.needs(arrays)) if need):
         assert weights, f"{where}: the output has no gradient"
-        gradient = found.gradients[i]
+        gradient = results.gradients[i]
         assert gradient is not None, f"{where}: input {i} got no gradient"
         direction = np.asarray(random.standard_normal(arrays[i].shape))
         shifted = [
@@ -55,7 +55,7 @@ def _check_variant(case: Case, arrays: Sequence[Array], device: Device) -> None:
         high, low = (evaluate(case, x, device, [False] * len(x)).outputs for x in shifted)
         rises = [
             (weight * (high[k] - low[k])).reshape(-1)
-            for k, weight in zip(found.flowing, weights, strict=True)
+            for k, weight in zip(results.flowing, weights, strict=True)
         ]
         rise = np.concatenate(rises)
         judge(gradient * direction, rise, f"{where}: gradient of input {i}", case)

@@ -42,9 +42,9 @@ def report(outcomes: Sequence[Outcome]) -> None:
     if failed:
         pytest.fail("\n".join(map(_text, failed)), pytrace=False)
     for state, end in (("xfailed", pytest.xfail), ("skipped", pytest.skip)):
-        found = [each for each in outcomes if each.state == state]
-        if found and (state == "xfailed" or len(found) == len(outcomes)):
-            end("; ".join(dict.fromkeys(f"{each.check}: {each.reason}" for each in found)))
+        of_state = [each for each in outcomes if each.state == state]
+        if of_state and (state == "xfailed" or len(of_state) == len(outcomes)):
+            end("; ".join(dict.fromkeys(f"{each.check}: {each.reason}" for each in of_state)))
 
 
 def _text(outcome: Outcome) -> str:
@@ -54,11 +54,11 @@ def _text(outcome: Outcome) -> str:
 
 def items_of(table: Table, devices: Sequence[Device]) -> list[Item]:
     """The tests of a table: per op, per case and device, per group of fused ops and dtype."""
-    found: dict[str, Item] = {}
+    by_name: dict[str, Item] = {}
     for step in steps_of(table, devices):
         name = _name(step)
-        found.setdefault(name, Item(name)).steps.append(step)
-    return list(found.values())
+        by_name.setdefault(name, Item(name)).steps.append(step)
+    return list(by_name.values())
 
 
 def _name(step: CheckStep) -> str:
@@ -91,10 +91,10 @@ class Suite:
     def names(self) -> list[str]:
         """A test each. Neither the plugin nor its cases are loaded for them."""
         plugins = plugins_of(self.provider, loaded=False)
-        found = [name for each in plugins for _, name in each.offers] or [
+        offered = [name for each in plugins for _, name in each.offers] or [
             name for each in plugins for name in each.provides
         ]
-        return [*dict.fromkeys(found), _OTHERS]
+        return [*dict.fromkeys(offered), _OTHERS]
 
     def table(self) -> Table:
         """The plugin's cases."""

@@ -85,10 +85,10 @@ def check_gradient(record: AutogradPrimitive) -> list[Finding]:
     """
     if record.backward is None:
         return []
-    found = list(uses(record))
-    if not found:
+    input_uses = list(uses(record))
+    if not input_uses:
         return [Finding(record.name, "", "it takes neither 1, 2 nor 3 inputs; not checked")]
-    return [finding for use in found for finding in use.findings()]
+    return [finding for use in input_uses for finding in use.findings()]
 
 
 def refuse_wrong_gradient(record: AutogradPrimitive) -> None:
@@ -181,22 +181,22 @@ class Use:
             reason = "an expression is nested too deeply"
         return Finding(self.record.name, name, f"{self._which(name)} cannot be checked: {reason}")
 
-    def _compare(self, found: Comparison, literals: Sequence[float]) -> None:
+    def _compare(self, comparison: Comparison, literals: Sequence[float]) -> None:
         """Draw points until enough of them can be compared."""
         random = np.random.default_rng(0)
-        while found.compared < _WANTED and found.drawn < _ROUNDS * _DRAWN:
+        while comparison.compared < _WANTED and comparison.drawn < _ROUNDS * _DRAWN:
             data: list[Array] = []
             while len(data) < self.arity:
                 data.append(_values(random, literals, data[-1] if data else None))
             data += [_around(random, default) for default in self.numbers.values()]
-            found.add([*data, random.standard_normal(_DRAWN)])
+            comparison.add([*data, random.standard_normal(_DRAWN)])
 
     def _difference(
-        self, forward: Expr, name: str, symbolic: Expr, found: Comparison
+        self, forward: Expr, name: str, symbolic: Expr, comparison: Comparison
     ) -> Finding | None:
-        if found.worst is None:
+        if comparison.worst is None:
             return None
-        where = f"{found.wrong} of {found.compared} points"
+        where = f"{comparison.wrong} of {comparison.compared} points"
         return Finding(
             self.record.name,
             name,
@@ -204,7 +204,7 @@ class Use:
             to_c(forward),
             self._written(name),
             to_c(symbolic),
-            *found.worst,
+            *comparison.worst,
         )
 
     @property
@@ -229,8 +229,8 @@ class Use:
 
 def _literals(tree: Expr) -> list[float]:
     """The numbers of an expression, around which its branches may change."""
-    found = {float(node.value) for node in walk(tree) if isinstance(node, Number)}
-    return sorted(value for value in found if np.isfinite(value) and value) or [1.0]
+    literals = {float(node.value) for node in walk(tree) if isinstance(node, Number)}
+    return sorted(value for value in literals if np.isfinite(value) and value) or [1.0]
 
 
 def _values(random: np.random.Generator, literals: Sequence[float], other: Array | None) -> Array:

@@ -124,8 +124,12 @@ def why(
 
 def explain_call(call: OperatorCall) -> Explanation:
     """See `why`, for the shapes of a call and with its settings."""
-    found = explain(call.name, call.device, call.results[0].dtype, call.request)
-    return dataclasses.replace(found, settings=tuple(_settings(call))) if call.launches else found
+    explanation = explain(call.name, call.device, call.results[0].dtype, call.request)
+    return (
+        dataclasses.replace(explanation, settings=tuple(_settings(call)))
+        if call.launches
+        else explanation
+    )
 
 
 def _settings(call: OperatorCall) -> Iterator[str]:
@@ -147,8 +151,8 @@ def explain(
         target = default_device() if device is None else get_device(device)
         candidates, rules = _of_op(op, target, dtype, request)
         place = repr(target)
-    for found, rule in _of_other_kinds(op):
-        candidates += found
+    for others, rule in _of_other_kinds(op):
+        candidates += others
         rules += [rule] if rule else []
     if not candidates:
         raise missing(op)
@@ -170,8 +174,8 @@ def _of_op(
     rules = [decision.rule]
     row = decision.winner.item if decision.winner is not None else None
     if row is not None and isinstance(row.record, Operator) and row.record.view is None:
-        found, rule = _implementations(row.record, row.provider, target, dtype, request)
-        candidates += [dataclasses.replace(each, implementation=True) for each in found]
+        own, rule = _implementations(row.record, row.provider, target, dtype, request)
+        candidates += [dataclasses.replace(each, implementation=True) for each in own]
         rules.append(rule)
     return candidates, rules
 

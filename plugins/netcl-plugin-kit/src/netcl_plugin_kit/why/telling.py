@@ -48,11 +48,11 @@ def show(
         said = of_offers(op, offers, decision)
     if shapes is not None and not said.settings:
         said = replace(said, settings=_settings_of_parts(op, place, shapes, dtype, named))
-    found = _measured(said, place, dtype, shapes)
+    records_of_speed = _measured(said, place, dtype, shapes)
     if as_json:
-        print_json(_data(said, found))
+        print_json(_data(said, records_of_speed))
     else:
-        _print(said, found, place)
+        _print(said, records_of_speed, place)
     return 0 if said.decided else 1
 
 
@@ -62,11 +62,11 @@ def _measured(
     """The records of an op's candidates; where shapes are given, of those."""
     if not _has_rivals(said):
         return []
-    found = records.of(said.op, device, dtype)
+    measured = records.of(said.op, device, dtype)
     if shapes is not None:
         wanted = ",".join(part.strip().partition(":")[0] for part in shapes.split(","))
-        found = [each for each in found if each.shapes == wanted]
-    return found
+        measured = [each for each in measured if each.shapes == wanted]
+    return measured
 
 
 def _has_rivals(said: Explanation) -> bool:
@@ -74,16 +74,16 @@ def _has_rivals(said: Explanation) -> bool:
     return sum(each.implementation for each in said.candidates) > 1
 
 
-def _data(said: Explanation, found: Sequence[SpeedRecord]) -> dict[str, Any]:
+def _data(said: Explanation, speeds: Sequence[SpeedRecord]) -> dict[str, Any]:
     names = ("provider", "label", "priority", "chosen", "reason")
     candidates = [{name: getattr(one, name) for name in names} for one in said.candidates]
     data: dict[str, Any] = {"op": said.op, "device": said.device, "dtype": said.dtype}
     data |= {"candidates": candidates, "rules": list(said.rules)}
-    measured = [{**asdict(each), "times": [asdict(one) for one in each.times]} for each in found]
+    measured = [{**asdict(each), "times": [asdict(one) for one in each.times]} for each in speeds]
     return {**data, "settings": list(said.settings), "measured": measured}
 
 
-def _print(said: Explanation, found: Sequence[SpeedRecord], device: Device) -> None:
+def _print(said: Explanation, speeds: Sequence[SpeedRecord], device: Device) -> None:
     print(f"{said.title}\n")
     rows = [
         ("->" if one.chosen else "", one.label, one.provider, str(one.priority), one.reason)
@@ -95,21 +95,21 @@ def _print(said: Explanation, found: Sequence[SpeedRecord], device: Device) -> N
         print(f"rule: {rule}")
     for line in said.settings:
         print(line)
-    if found:
+    if speeds:
         print()
-        _print_speed(found)
+        _print_speed(speeds)
     elif _has_rivals(said) and device.has_kernels:
         print(f"speed: not measured here; `netcl plugins bench {said.op}` measures it")
 
 
-def _print_speed(found: Sequence[SpeedRecord]) -> None:
+def _print_speed(speeds: Sequence[SpeedRecord]) -> None:
     """A row for each call: the microseconds of each candidate."""
-    labels = list(dict.fromkeys(one.label for each in found for one in each.times))
-    rows = [(each.shapes, *_row(each, labels), each.call, each.date) for each in found[:_MOST]]
+    labels = list(dict.fromkeys(one.label for each in speeds for one in each.times))
+    rows = [(each.shapes, *_row(each, labels), each.call, each.date) for each in speeds[:_MOST]]
     header = ("measured", *(f"{label}, us" for label in labels), "call", "date")
     print_table(header, rows, ("measured", "call"))
-    if len(found) > _MOST:
-        print(f"and {len(found) - _MOST} more: --json shows all, --shapes those of some shapes")
+    if len(speeds) > _MOST:
+        print(f"and {len(speeds) - _MOST} more: --json shows all, --shapes those of some shapes")
 
 
 def _row(record: SpeedRecord, labels: Sequence[str]) -> Iterator[str]:
@@ -134,9 +134,9 @@ class _Noted(Tuner):
     def __call__(self, offered: Offered) -> bool:
         call = offered.call
         own = call.implementation
-        found = [f"settings of {own.operator}, {own.label}: {call.decided}"]
-        found += [f"ignored: {reason}" for reason in call.decided.ignored]
-        self.lines += [line for line in found if line not in self.lines]
+        lines = [f"settings of {own.operator}, {own.label}: {call.decided}"]
+        lines += [f"ignored: {reason}" for reason in call.decided.ignored]
+        self.lines += [line for line in lines if line not in self.lines]
         return True
 
 

@@ -150,10 +150,10 @@ def together(*given: Any) -> list[Any]:
     """Parameters as floating tensors of one shape; numbers have the dtype of the tensors."""
     floats = [isinstance(x, nc.Tensor) and nc.DTYPES[x.dtype].floating for x in given]
     kind = next((x.dtype for x, keeps in zip(given, floats, strict=True) if keeps), "float32")
-    found = ag.as_operands(*given)
-    shape = np.broadcast_shapes(*(x.shape for x in found))
+    operands = ag.as_operands(*given)
+    shape = np.broadcast_shapes(*(x.shape for x in operands))
     return [ag.expand(x if keeps else x.astype(kind), shape)
-            for x, keeps in zip(found, floats, strict=True)]  # fmt: skip
+            for x, keeps in zip(operands, floats, strict=True)]  # fmt: skip
 
 
 def summed(x: Any, count: int) -> Any:

@@ -53,10 +53,10 @@ class Constraint:
         return self.name
 
 
-def _all(found: Any, count: int = 1) -> Any:
+def _all(holds: Any, count: int = 1) -> Any:
     for _ in range(count):
-        found = ag.all(found, -1)
-    return found
+        holds = ag.all(holds, -1)
+    return holds
 
 
 def _whole(x: Any) -> Any:
@@ -231,7 +231,7 @@ def cat(
     """
     sizes = [1] * len(cseq) if lengths is None else list(lengths)
     return _along(
-        "cat", cseq, dim, lambda x: ag.split(x, sizes, dim), lambda found: ag.cat(found, dim)
+        "cat", cseq, dim, lambda x: ag.split(x, sizes, dim), lambda parts: ag.cat(parts, dim)
     )
 
 
@@ -247,7 +247,7 @@ def stack(cseq: Sequence[Constraint], dim: int = 0) -> Constraint:
         dim: The dimension.
     """
     return _along(
-        "stack", cseq, dim, lambda x: ag.unbind(x, dim), lambda found: ag.stack(found, dim)
+        "stack", cseq, dim, lambda x: ag.unbind(x, dim), lambda parts: ag.stack(parts, dim)
     )
 
 

@@ -165,8 +165,8 @@ class Binomial(_Discrete):
         most = self.total_count.to_host()
         if most.size and (most != most.reshape(-1)[0]).any():
             raise NotImplementedError("Binomial has no entropy for different total_count")
-        found = ag.arange(int(most.max(initial=0)) + 1, device=self._told.device)
-        return found.reshape((-1, *[1] * self.total_count.ndim)).astype(self._told.dtype)
+        support = ag.arange(int(most.max(initial=0)) + 1, device=self._told.device)
+        return support.reshape((-1, *[1] * self.total_count.ndim)).astype(self._told.dtype)
 
     def entropy(self) -> Any:
         logs = self.log_prob(self._support())
@@ -284,8 +284,8 @@ class OneHotCategorical(Categorical):
         self.event_shape = self._told.shape[-1:]
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
-        found = ag.one_hot(super().sample(sample_shape), self.event_shape[0])
-        return found.astype(self._told.dtype)
+        drawn = ag.one_hot(super().sample(sample_shape), self.event_shape[0])
+        return drawn.astype(self._told.dtype)
 
     def log_prob(self, value: Any) -> Any:
         return super().log_prob(ag.argmax(value, -1))

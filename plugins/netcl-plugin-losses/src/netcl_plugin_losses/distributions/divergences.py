@@ -122,8 +122,8 @@ def _under_exponential(p: Any, q: Any) -> Any:
 
 def _under_gamma(p: Any, q: Any) -> Any:
     a, rate = q.concentration, q.rate
-    found = a * ag.log(rate) - ag.lgamma(a) + (a - 1) * _mean_log(p) - rate * p.mean
-    return ag.where(_within(p, 0, math.inf), found, -math.inf)
+    divergence = a * ag.log(rate) - ag.lgamma(a) + (a - 1) * _mean_log(p) - rate * p.mean
+    return ag.where(_within(p, 0, math.inf), divergence, -math.inf)
 
 
 def _under_gumbel(p: Any, q: Any) -> Any:
@@ -203,8 +203,8 @@ def _of_bernoullis(p: Bernoulli, q: Bernoulli) -> Any:
 def _of_binomials(p: Binomial, q: Binomial) -> Any:
     if ag.any(ag.lt(p.total_count, q.total_count)).item():
         raise NotImplementedError("kl_divergence of a Binomial of fewer trials")
-    found = p.total_count * _of_bernoullis(*(Bernoulli(logits=each.logits) for each in (p, q)))
-    return ag.where(ag.gt(p.total_count, q.total_count), math.inf, found)
+    divergence = p.total_count * _of_bernoullis(*(Bernoulli(logits=each.logits) for each in (p, q)))
+    return ag.where(ag.gt(p.total_count, q.total_count), math.inf, divergence)
 
 
 @register_kl(Geometric, Geometric)

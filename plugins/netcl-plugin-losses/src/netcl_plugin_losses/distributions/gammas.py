@@ -59,9 +59,9 @@ class _LogSample(Function):
 
     @staticmethod
     def forward(ctx: Any, a: Any) -> Any:
-        found = ag.random_log_gamma(a)
-        ctx.save_for_backward(a, found)
-        return found
+        logs = ag.random_log_gamma(a)
+        ctx.save_for_backward(a, logs)
+        return logs
 
     @staticmethod
     @once_differentiable
@@ -96,8 +96,8 @@ class Gamma(Distribution):
         self._set(concentration, rate, validate_args=validate_args)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
-        found = ag.exp(log_sample(self.concentration, sample_shape)) / self.rate
-        return ag.clamp(found, min=_LEAST) if found.dtype in ("float32", "float64") else found
+        drawn = ag.exp(log_sample(self.concentration, sample_shape)) / self.rate
+        return ag.clamp(drawn, min=_LEAST) if drawn.dtype in ("float32", "float64") else drawn
 
     def log_prob(self, value: Any) -> Any:
         a, rate = self.concentration, self.rate
@@ -280,7 +280,7 @@ class StudentT(Distribution):
     @property
     def variance(self) -> Any:
         df = self.df
-        found = ag.where(
+        variance = ag.where(
             ag.gt(df, 2), self.scale**2 * df / ag.where(ag.gt(df, 2), df - 2, 1.0), math.inf
         )
-        return ag.where(ag.gt(df, 1), found, math.nan)
+        return ag.where(ag.gt(df, 1), variance, math.nan)

@@ -157,8 +157,8 @@ class MixtureSameFamily(Distribution):
         return ag.logsumexp(logs + ag.log_softmax(self.mixture_distribution.logits, -1), -1)
 
     def cdf(self, value: Any) -> Any:
-        found = self.component_distribution.cdf(self._over(*ag.as_operands(value)))
-        return ag.sum(found * self.mixture_distribution.probs, -1)
+        below = self.component_distribution.cdf(self._over(*ag.as_operands(value)))
+        return ag.sum(below * self.mixture_distribution.probs, -1)
 
     support = constraints.dependent_property(lambda self: self.component_distribution.support)
     mean = property(lambda self: self._weighted(self.component_distribution.mean))

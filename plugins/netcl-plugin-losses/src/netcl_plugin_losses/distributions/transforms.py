@@ -141,12 +141,12 @@ class ComposeTransform(Transform):
         return y
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        found: Any = 0.0
+        total: Any = 0.0
         for i, part in enumerate(self.parts):
             after = y if i == len(self.parts) - 1 else part(x)
             slope = part.log_abs_det_jacobian(x, after)
-            found, x = summed(slope, self.event_dim - part.event_dim) + found, after
-        return found if self.parts else ag.zeros_like(x)
+            total, x = summed(slope, self.event_dim - part.event_dim) + total, after
+        return total if self.parts else ag.zeros_like(x)
 
     def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         for part in self.parts:
@@ -315,8 +315,8 @@ class TransformedDistribution(Distribution):
     @constraints.dependent_property
     def support(self) -> Any:
         """The values of the last function, or of the base distribution without one."""
-        found = self._whole.codomain if self.transforms else self.base_dist.support
-        return constraints.independent(found, len(self.event_shape) - found.event_dim)
+        constraint = self._whole.codomain if self.transforms else self.base_dist.support
+        return constraints.independent(constraint, len(self.event_shape) - constraint.event_dim)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return TransformedDistribution(self.base_dist.expand(batch_shape), self.transforms)

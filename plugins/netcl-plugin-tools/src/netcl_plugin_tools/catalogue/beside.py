@@ -35,9 +35,9 @@ def beside(findings: Findings) -> list[Beside]:
     return sorted(_measured(findings), key=lambda one: (one.where, one.case))
 
 
-def slowest(found: list[Beside]) -> Beside | None:
+def slowest(ratios: list[Beside]) -> Beside | None:
     """The case in which it gains least, which stands for all."""
-    return max(found, key=lambda one: (one.ratio, one.where, one.case), default=None)
+    return max(ratios, key=lambda one: (one.ratio, one.where, one.case), default=None)
 
 
 def _measured(findings: Findings) -> Iterator[Beside]:

@@ -58,9 +58,9 @@ def run(
         raise click.UsageError(message("--wheels", f"{wheels} holds no wheel", "files *.whl"))
     door = Admission(None if owners is None else read_owners(owners), others)
     withdrawn = read_withdrawals(wheels / WITHDRAWALS)
-    found, refused = _read(paths, wheels, door)
+    loaded, refused = _read(paths, wheels, door)
     evidence = load(records, door.owners)
-    market = assemble(title, found, refused, evidence, withdrawn, door.signers)
+    market = assemble(title, loaded, refused, evidence, withdrawn, door.signers)
     market.address = f"{url.rstrip('/')}/" if url else ""
     with replacing(out) as folder:
         written = chain(pages(market), badges(market), index(market))
@@ -72,7 +72,7 @@ def run(
         write(folder, "advisories.json", advisories_json(withdrawn))
         write(folder, "feed.xml", feed(market))
         held_back = {each.name for each in market.plugins if each.quarantined}
-        for wheel in found:
+        for wheel in loaded:
             if wheel.name in held_back:
                 continue
             write(folder, f"wheels/{wheel.file}.metadata", wheel.raw_metadata)
@@ -90,7 +90,7 @@ def _read(
     paths: Sequence[Path], top: Path, door: Admission
 ) -> tuple[list[Wheel], list[tuple[str, str]]]:
     """The wheels that can be read, and (file, reason) of those that cannot."""
-    found: dict[str, Wheel] = {}
+    by_file: dict[str, Wheel] = {}
     refused = []
     for path in _watched(paths, "wheels", len(paths)):
         name = clean(path.relative_to(top).as_posix())
@@ -101,10 +101,10 @@ def _read(
         except (PluginError, RecordError) as error:
             refused.append((name, clean(str(error))))
             continue
-        first = found.setdefault(wheel.file, wheel)
+        first = by_file.setdefault(wheel.file, wheel)
         if first.sha256 != wheel.sha256:
             refused.append((name, message("the wheel", "there is another of its name", "one")))
-    return list(found.values()), refused
+    return list(by_file.values()), refused
 
 
 def _watched(items: Any, what: str, total: int) -> Iterator[Any]:

@@ -28,9 +28,9 @@ def _ops(newer: Release, older: Release) -> list[str]:
         {clean_line(row.name): row for each in one.wheel.manifests for row in each.provides}
         for one in (older, newer)
     )
-    found = [f"{name}: new" for name in sorted(now.keys() - before.keys())]
-    found += [f"{name}: gone" for name in sorted(before.keys() - now.keys())]
-    return found + [
+    lines = [f"{name}: new" for name in sorted(now.keys() - before.keys())]
+    lines += [f"{name}: gone" for name in sorted(before.keys() - now.keys())]
+    return lines + [
         f"{name}: changed"
         for name in sorted(now.keys() & before.keys())
         if now[name] != before[name]

@@ -69,16 +69,16 @@ def highlight(text: str, language: str) -> Markup:
 
 @lru_cache(maxsize=4096)
 def _spans(text: str, language: str) -> str:
-    found: list[str] = []
+    spans: list[str] = []
     last, held = "", ""
     for kind, value in _lexer(language).get_tokens(text):
         this = last if value.isspace() else _class(kind)
         if this != last:
-            found.append(_span(held, last))
+            spans.append(_span(held, last))
             last, held = this, ""
         held += value
-    found.append(_span(held.rstrip("\n"), last))
-    return "".join(found)
+    spans.append(_span(held.rstrip("\n"), last))
+    return "".join(spans)
 
 
 def _span(text: str, name: str) -> str:

@@ -74,15 +74,15 @@ def _json(path: Path) -> Any:
         raise RecordError(message("record", f"it cannot be read: {error}", "JSON")) from error
 
 
-def _take(data: Any, found: Evidence) -> None:
+def _take(data: Any, evidence: Evidence) -> None:
     if isinstance(data, Mapping) and data.get("kind") == "cell":
         cell = read_cell("cell", data)
-        found.cells.append(cell)
+        evidence.cells.append(cell)
         if cell.check is not None and cell.state != "setup_error":  # that says nothing of a plugin
-            found.checks.append(replace(cell.check, wheel_sha256=wheel_of(cell)))
+            evidence.checks.append(replace(cell.check, wheel_sha256=wheel_of(cell)))
     else:  # `netcl plugins check --json` prints one, or a list of them
         rows = data if isinstance(data, list) else [data]
-        found.checks += [from_json(row) for row in rows]
+        evidence.checks += [from_json(row) for row in rows]
 
 
 def wheel_of(record: CheckRecord | CellRecord) -> str:

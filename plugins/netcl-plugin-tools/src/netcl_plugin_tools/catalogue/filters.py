@@ -29,8 +29,8 @@ def facts_of_all(project: Project) -> Facts:
     """What a reader can find a plugin by: what one of its ops has, or its namespaces are."""
     every = [facts_of(project, op) for op in project.ops]
     licence = frozenset(filter(None, [licence_of(project)]))
-    found = {name: frozenset().union(*(each[name] for each in every)) for name in FILTERS}
-    return {**found, "licence": licence}
+    facts = {name: frozenset().union(*(each[name] for each in every)) for name in FILTERS}
+    return {**facts, "licence": licence}
 
 
 def licence_of(project: Project) -> str:
@@ -42,8 +42,8 @@ def licence_of(project: Project) -> str:
 def choices(every: Iterable[Facts]) -> dict[str, list[str]]:
     """Filter -> all values that there are, sorted; a filter with less than two chooses nothing."""
     rows = list(every)
-    found = {name: sorted(frozenset().union(*(row[name] for row in rows))) for name in FILTERS}
-    return {name: values for name, values in found.items() if len(values) > 1}
+    values_of = {name: sorted(frozenset().union(*(row[name] for row in rows))) for name in FILTERS}
+    return {name: values for name, values in values_of.items() if len(values) > 1}
 
 
 def numbered(facts: Facts, given: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -92,8 +92,8 @@ class Findings:
     @property
     def devices(self) -> list[Where]:
         """Where something was checked or measured."""
-        found = {one.where for one in self.outcomes if one.where}
-        return sorted(found | {where for each in self.kernels for where in each.where})
+        places = {one.where for one in self.outcomes if one.where}
+        return sorted(places | {where for each in self.kernels for where in each.where})
 
     @property
     def deepest(self) -> CheckRecord | None:

@@ -31,12 +31,12 @@ def elsewhere(market: Market, project: Project) -> list[str]:
     while waiting:
         for requirement in _needed(waiting.popleft()):
             name = canonicalize_name(requirement.name)
-            found = here.get(name)
-            if found is None or not _serves(found, requirement):
+            distribution = here.get(name)
+            if distribution is None or not _serves(distribution, requirement):
                 missing.add(name)
             elif name not in seen:
                 seen.add(name)
-                waiting.append(found)
+                waiting.append(distribution)
     return sorted(missing)
 
 

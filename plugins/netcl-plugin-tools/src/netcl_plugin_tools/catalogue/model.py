@@ -198,12 +198,12 @@ def assemble(
 
 def _distributions(grouped: Mapping[str, Mapping[Version, Sequence[Wheel]]]) -> dict[str, str]:
     """A plugin's name -> its distribution; a record may say either. Nobody's if two share it."""
-    found: dict[str, set[str]] = defaultdict(set)
+    names_of: dict[str, set[str]] = defaultdict(set)
     for name, versions in grouped.items():
         for wheel in (wheel for wheels in versions.values() for wheel in wheels):
             for manifest in wheel.manifests:
-                found[canonicalize_name(manifest.name)].add(name)
-    return {plugin: min(names) for plugin, names in found.items() if len(names) == 1}
+                names_of[canonicalize_name(manifest.name)].add(name)
+    return {plugin: min(names) for plugin, names in names_of.items() if len(names) == 1}
 
 
 def _filed(
@@ -251,14 +251,14 @@ def _newest(cells: Iterable[CellRecord]) -> tuple[CellRecord, ...]:
 
     One that never came to a device counts until its place has a newer one.
     """
-    found: dict[tuple[str, ...], CellRecord] = {}
+    newest: dict[tuple[str, ...], CellRecord] = {}
     last: dict[tuple[str, ...], CellRecord] = {}
     for cell in sorted(cells, key=lambda each: (when(each.date), STATES.index(each.state))):
         place = (cell.cell.core_label, cell.python, cell.runtime["name"], cell.level)
         if place in last and not last[place].runtime["device"]:
-            del found[*place, *_machine(last[place])]
-        last[place] = found[*place, *_machine(cell)] = cell
-    return tuple(found[key] for key in sorted(found))
+            del newest[*place, *_machine(last[place])]
+        last[place] = newest[*place, *_machine(cell)] = cell
+    return tuple(newest[key] for key in sorted(newest))
 
 
 def _machine(cell: CellRecord) -> tuple[str, ...]:

@@ -95,10 +95,10 @@ def _front(market: Market, verdicts: dict[str, dict[str, str]]) -> str:
 
 
 def _specimen(market: Market) -> dict[str, Any] | None:
-    found = specimen(market)
-    if found is None:
+    chosen = specimen(market)
+    if chosen is None:
         return None
-    plugin, op, kernel = found
+    plugin, op, kernel = chosen
     return {
         "op": op.name,
         "href": f"plugins/{plugin.name}/{op.slug}.html",

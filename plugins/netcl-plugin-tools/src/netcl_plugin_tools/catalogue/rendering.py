@@ -55,7 +55,7 @@ def _folder() -> Path:
 
 def environment(folder: Path) -> jinja2.Environment:
     """The environment of a folder of pages; Markdown and YAML take values as they are."""
-    made = jinja2.Environment(
+    environment_of_pages = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         autoescape=lambda name: name is None or not name.endswith((".md.j2", ".yml.j2")),
@@ -63,9 +63,14 @@ def environment(folder: Path) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals["signs"] = SIGNS
-    made.filters |= {"short": short, "gradient": gradient, "percent": percent, "needs": needs}
-    return made
+    environment_of_pages.globals["signs"] = SIGNS
+    environment_of_pages.filters |= {
+        "short": short,
+        "gradient": gradient,
+        "percent": percent,
+        "needs": needs,
+    }
+    return environment_of_pages
 
 
 _ENVIRONMENT: Final = environment(_folder())

@@ -79,8 +79,8 @@ def _data(project: Project, wheels: list[tuple[Release, Wheel]]) -> dict[str, An
     if project.quarantined:
         status["reason"] = project.quarantined
     versions = [str(each.version) for each in reversed(project.releases)]
-    found = {"meta": _META, "name": project.name, "project-status": status}
-    return {**found, "versions": versions, "files": files}
+    data = {"meta": _META, "name": project.name, "project-status": status}
+    return {**data, "versions": versions, "files": files}
 
 
 def _url(wheel: Wheel) -> str:

@@ -82,19 +82,19 @@ def by_op(project: Project, scenarios: bool = False) -> list[PackageRow]:
     """Op, or scenario of a namespace, x device of a project's latest release."""
     findings = project.latest.findings
     slugs = {op.row.name: op.slug for op in project.pages}
-    found: dict[str, list[Finding]] = defaultdict(list)
+    by_name: dict[str, list[Finding]] = defaultdict(list)
     for one in findings.outcomes:
         if one.outcome.op and bool(_namespace(project, one.outcome.op)) == scenarios:
-            found[one.outcome.op].append(one)
-    return [_row(name, found[name], findings, slugs.get(name, "")) for name in sorted(found)]
+            by_name[one.outcome.op].append(one)
+    return [_row(name, by_name[name], findings, slugs.get(name, "")) for name in sorted(by_name)]
 
 
 def by_namespace(project: Project) -> dict[str, str]:
     """Namespace -> the one word for its scenarios, of all that have some."""
-    found: dict[str, list[str]] = defaultdict(list)
+    by_space: dict[str, list[str]] = defaultdict(list)
     for one in project.latest.findings.outcomes:
-        found[_namespace(project, one.outcome.op)].append(one.outcome.state)
-    return {name: verdict(states) for name, states in found.items() if name}
+        by_space[_namespace(project, one.outcome.op)].append(one.outcome.state)
+    return {name: verdict(states) for name, states in by_space.items() if name}
 
 
 def _namespace(project: Project, name: str) -> str:
@@ -105,17 +105,19 @@ def _namespace(project: Project, name: str) -> str:
     return next((each for each in spaces if name.startswith(f"{each}-")), "")
 
 
-def _row(name: str, found: Sequence[Finding], findings: Findings, slug: str = "") -> PackageRow:
+def _row(
+    name: str, rows_of_op: Sequence[Finding], findings: Findings, slug: str = ""
+) -> PackageRow:
     places: list[Where | None] = [*findings.devices]
-    if any(one.where is None for one in found):
+    if any(one.where is None for one in rows_of_op):
         places.append(None)
-    return PackageRow(name, tuple(_groups(found, place) for place in places), slug)
+    return PackageRow(name, tuple(_groups(rows_of_op, place) for place in places), slug)
 
 
-def _groups(found: Iterable[Finding], where: Where | None) -> tuple[Group, ...]:
+def _groups(findings: Iterable[Finding], where: Where | None) -> tuple[Group, ...]:
     """The states in one place, each with its dtypes."""
     states: dict[str, list[str]] = defaultdict(list)
-    for one in found:
+    for one in findings:
         if one.where == where:
             states[one.outcome.dtype].append(one.outcome.state)
     dtypes: dict[str, list[str]] = defaultdict(list)
@@ -126,10 +128,10 @@ def _groups(found: Iterable[Finding], where: Where | None) -> tuple[Group, ...]:
     )
 
 
-def reasons(found: Iterable[Finding]) -> list[Reason]:
+def reasons(findings: Iterable[Finding]) -> list[Reason]:
     """Everything that did not pass, equal reasons together; failures first."""
     groups: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
-    for one in found:
+    for one in findings:
         out = one.outcome
         if out.state != "passed":
             place = [out.op, out.dtype, f"on {one.where.title}" if one.where else ""]
@@ -217,20 +219,20 @@ def op_verdict(plugin: Project, op: Op) -> str:
     Green is for ops that ran: what was only looked at, in its template or its registration, is
     `static`.
     """
-    found = plugin.latest.findings.of(op.row.name)
-    ran = any(one.where and one.outcome.state == "passed" for one in found.outcomes)
-    return "static" if found.verdict == "passed" and not ran else found.verdict
+    own = plugin.latest.findings.of(op.row.name)
+    ran = any(one.where and one.outcome.state == "passed" for one in own.outcomes)
+    return "static" if own.verdict == "passed" and not ran else own.verdict
 
 
 def specimen(market: Market) -> tuple[Project, Op, FoundKernel] | None:
     """A kernel for the front page: the gradient of an op that passed, neither trivial nor long."""
-    found = [
+    candidates = [
         (_unease(kernel.source), kernel.op, kernel.dtype, plugin.name, number)
         for plugin in market.plugins
         for number, kernel in enumerate(plugin.latest.findings.kernels)
         if (kernel.direction, kernel.language, kernel.dtype) == ("backward", "opencl", "float32")
     ]
-    for _, name, _, project, number in sorted(found):
+    for _, name, _, project, number in sorted(candidates):
         plugin = next(each for each in market.plugins if each.name == project)
         op = next((each for each in plugin.pages if each.row.name == name), None)
         if op is not None and op_verdict(plugin, op) == "passed":

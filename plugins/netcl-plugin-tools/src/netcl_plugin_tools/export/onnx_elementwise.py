@@ -74,10 +74,10 @@ def region(graph: Any, node: Any, inputs: Sequence[str]) -> str:
         else:
             names = dict(zip(step.parsed.inputs, map(given, step.operands), strict=True))
             names |= {name: given(("scalar", slot)) for name, slot in step.attrs}
-            made, is_bool = _expression(graph, step.parsed.forward, names, compute)
+            value, is_bool = _expression(graph, step.parsed.forward, names, compute)
             if types.dtypes[k] != ("bool" if is_bool else compute.name):
-                made = graph.cast(made, types.dtypes[k])
-            values["step", k] = made
+                value = graph.cast(value, types.dtypes[k])
+            values["step", k] = value
         kinds["step", k] = types.dtypes[k]
     (output,) = plan.region.outputs
     name = values[output]
@@ -91,11 +91,11 @@ def _expression(graph: Any, tree: Any, names: dict[str, str], compute: Any) -> t
     def number(value: Any) -> str:
         return str(graph.constant(np.array(value, compute)))
 
-    def as_number(found: tuple[str, bool]) -> str:
-        return str(graph.cast(found[0], compute)) if found[1] else found[0]
+    def as_number(term: tuple[str, bool]) -> str:
+        return str(graph.cast(term[0], compute)) if term[1] else term[0]
 
-    def as_bool(found: tuple[str, bool]) -> str:
-        return found[0] if found[1] else str(graph.cast(found[0], np.bool_))
+    def as_bool(term: tuple[str, bool]) -> str:
+        return term[0] if term[1] else str(graph.cast(term[0], np.bool_))
 
     def op(kind: str, *args: Any) -> str:
         return str(graph.op(kind, [x if isinstance(x, str) else number(x) for x in args]))

@@ -91,15 +91,15 @@ def _add(graph: Graph, node: Any) -> None:
         writer = OPS.get(node.op_name)
         if writer is None:
             raise RefusalError("no counterpart in ONNX")
-        found = writer(graph, node, inputs)
+        outputs = writer(graph, node, inputs)
     except RefusalError as error:
         given = f"{node.op_name} at {describe_frame(node.frame)}: {error}"
         remedy = "Write the function without it, or use serving.export"
         raise FusionError(message(_WHO, given, "ops that ONNX has", remedy)) from None
-    if isinstance(found, list):
-        graph.several[node.number] = found
-        found = found[0]
-    graph.values[node.number] = found
+    if isinstance(outputs, list):
+        graph.several[node.number] = outputs
+        outputs = outputs[0]
+    graph.values[node.number] = outputs
 
 
 @final
@@ -143,16 +143,16 @@ class Graph:
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         key = (array.tobytes(), array.shape, array.dtype) if array.size < 64 and not name else name
         if key not in self._known or not key:
-            made = name or f"constant.{len(self._weights)}"
-            self._weights.append(self._onnx.numpy_helper.from_array(array, made))
-            self._known[key] = made
+            label = name or f"constant.{len(self._weights)}"
+            self._weights.append(self._onnx.numpy_helper.from_array(array, label))
+            self._known[key] = label
         return self._known[key]
 
     def op(self, kind: str, inputs: Sequence[str], name: str = "", **attrs: Any) -> str:
         """A node; gives the name of its (first) result."""
-        made = name or f"v{len(self._nodes)}"
-        self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), [made], **attrs))
-        return made
+        label = name or f"v{len(self._nodes)}"
+        self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), [label], **attrs))
+        return label
 
     def ints(self, *numbers: int) -> str:
         """A list of numbers as an input: a shape, or axes."""

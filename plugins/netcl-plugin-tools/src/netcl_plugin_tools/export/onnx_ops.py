@@ -43,12 +43,12 @@ def _parts(g: Any, node: Any, x: Sequence[str]) -> list[str]:
     axis, shape = node.attrs["dim"], node.inputs[0].shape
     sizes = node.attrs.get("sizes", (1,) * shape[axis])
     ends = np.cumsum(sizes).tolist()
-    found = []
+    parts = []
     for end, size in zip(ends, sizes, strict=True):
         args = [x[0], g.ints(end - size), g.ints(end), g.ints(axis)]
         part = g.op("Slice", args)
-        found.append(part if "sizes" in node.attrs else g.op("Squeeze", [part, g.ints(axis)]))
-    return found
+        parts.append(part if "sizes" in node.attrs else g.op("Squeeze", [part, g.ints(axis)]))
+    return parts
 
 
 def _linear(g: Any, node: Any, x: Sequence[str]) -> str:
@@ -144,8 +144,8 @@ def _reduction(kind: str) -> Callable[..., str]:
         elif node.inputs[0].dtype != node.dtype:
             given = g.cast(given, node.dtype)
         keep = int(node.attrs["keepdim"])
-        found = g.op(kind, [given, g.ints(*node.attrs["dim"])], keepdims=keep)
-        return str(g.cast(found, "bool") if node.dtype == "bool" else found)
+        reduced = g.op(kind, [given, g.ints(*node.attrs["dim"])], keepdims=keep)
+        return str(g.cast(reduced, "bool") if node.dtype == "bool" else reduced)
 
     return write
 

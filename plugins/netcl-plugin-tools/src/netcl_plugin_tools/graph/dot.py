@@ -124,7 +124,7 @@ def _box(box: DrawnBox) -> str:
         row = ops[first::rows]
         lines.append("".join(f'<TD ALIGN="LEFT">{_escaped(op)}</TD>' for op in row))
     lines += [f"<TD {span}>{_font(note, 11, _NOTE[0])}</TD>" for note in fold(box.remark, _FOLD)]
-    found = {
+    attributes = {
         "id": _quoted(box.id),
         "class": _quoted(box.kind),
         "tooltip": _quoted(_tooltip(box)),
@@ -133,7 +133,7 @@ def _box(box: DrawnBox) -> str:
         "color": _quoted(line),
         "label": f"<{_table(lines)}>",
     }
-    return f"{_quoted(box.id)} [{', '.join(f'{name}={text}' for name, text in found.items())}]"
+    return f"{_quoted(box.id)} [{', '.join(f'{name}={text}' for name, text in attributes.items())}]"
 
 
 def _tooltip(box: DrawnBox) -> str:
@@ -147,8 +147,8 @@ def _edge(edge: Edge, computed: bool) -> str:
     """An arrow with its value; what was computed runs straight down, what was given gives way."""
     text = f"{edge.value}: {edge.dtype}{list(edge.shape)}"
     label = _table([f"<TD>{_escaped(_line(text))}</TD>"], 3)
-    found = f"weight={8 if computed else 1}, labeltooltip={_quoted(text)}, label=<{label}>"
-    return f"{_quoted(edge.source)} -> {_quoted(edge.target)} [{found}]"
+    attributes = f"weight={8 if computed else 1}, labeltooltip={_quoted(text)}, label=<{label}>"
+    return f"{_quoted(edge.source)} -> {_quoted(edge.target)} [{attributes}]"
 
 
 def _table(rows: Iterable[str], padding: int = 2) -> str:

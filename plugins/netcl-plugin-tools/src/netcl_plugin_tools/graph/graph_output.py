@@ -60,11 +60,11 @@ def show(
         if recorded or times:
             take_gradients(given, shapes is not None)
         if times:
-            found = step_times(jit_compile(function), *given.args, **given.kwargs)
+            measured = step_times(jit_compile(function), *given.args, **given.kwargs)
         else:
             text, graph = (_recorded if recorded else _traced)(function, name, given)
     if times:
-        _print_times(found, as_json)
+        _print_times(measured, as_json)
         return
     drawn = repeated(graph) if isinstance(graph, TapeGraph) else graph
     if svg is not None:
@@ -156,17 +156,17 @@ def _tensors(leaves: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Target]]:
             yield path, target_of(value)
 
 
-def _print_times(found: Sequence[StepTime], as_json: bool) -> None:
+def _print_times(times: Sequence[StepTime], as_json: bool) -> None:
     """A row per kernel, the slowest first, and the sum."""
     if as_json:
-        print_json([asdict(each) for each in found])
+        print_json([asdict(each) for each in times])
         return
-    total = sum(each.seconds for each in found)
+    total = sum(each.seconds for each in times)
     rows = [
         [f"{each.seconds / total:.0%}", *map(_micros, _seconds(each)), each.ops, each.place]
-        for each in sorted(found, key=lambda each: -each.seconds)
+        for each in sorted(times, key=lambda each: -each.seconds)
     ]
-    sums = [_micros(sum(column)) for column in zip(*map(_seconds, found), strict=True)]
+    sums = [_micros(sum(column)) for column in zip(*map(_seconds, times), strict=True)]
     header = ["part", "forward", "gradients", "op by op", "kernel", "from"]
     print_table(header, [*rows, ["", *sums, "all", ""]], cut=["kernel", "from"])
 

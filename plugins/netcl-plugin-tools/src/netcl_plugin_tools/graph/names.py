@@ -60,10 +60,10 @@ def of_results(structure: Any, path: str = "") -> list[str]:
 
 def of_constants(function: Callable[..., Any]) -> dict[int, str]:
     """The names of the tensors that a function reads from outside, by identity."""
-    found: dict[int, str] = {}
+    paths: dict[int, str] = {}
     for path, tensor in constants_of(function):
-        found.setdefault(id(tensor), path)
-    return found
+        paths.setdefault(id(tensor), path)
+    return paths
 
 
 def constants_of(function: Callable[..., Any]) -> Iterator[tuple[str, Tensor]]:

@@ -59,14 +59,14 @@ def recorded_graph(nodes: Iterable[Node]) -> RecordedGraph:
 
 def nodes_behind(result: Node) -> list[Node]:
     """The recorded nodes that a value was computed from, itself included, earliest first."""
-    found: dict[Target, Node] = {}
+    nodes: dict[Target, Node] = {}
     waiting: list[Any] = [result]
     while waiting:
         x = waiting.pop()
-        if type(x) is Node and x.call is not None and target_of(x) not in found:
-            found[target_of(x)] = x
+        if type(x) is Node and x.call is not None and target_of(x) not in nodes:
+            nodes[target_of(x)] = x
             waiting += origin(x)[0].inputs
-    return sorted(found.values(), key=_made)
+    return sorted(nodes.values(), key=_made)
 
 
 def _made(node: Node) -> int:

@@ -122,10 +122,10 @@ class _TapeGraphBuilder:
 
     def _add_given(self) -> None:
         """Boxes for the values that none of the calls made."""
-        made = {target for call in self.recorded.calls for target in call.results}
+        results = {target for call in self.recorded.calls for target in call.results}
         numbers: dict[str, int] = {}
         for target, node in self.recorded.values.items():
-            if target not in made:
+            if target not in results:
                 kind = _kind_of_given(node)
                 number = numbers[kind] = numbers.get(kind, -1) + 1
                 name = self.values.setdefault(target, f"{_word(node, kind)} {number}")
@@ -150,11 +150,13 @@ class _TapeGraphBuilder:
 
     def _add_results(self, returned: Sequence[tuple[str, Target]]) -> None:
         """Boxes for what was returned, and for what no call reads, such as a loss."""
-        made = [target for call in self.recorded.calls for target in call.results]
+        results = [target for call in self.recorded.calls for target in call.results]
         ended = {target for call in self.recorded.calls for target in call.inputs}
         wanted = [(name, target, "returned") for name, target in returned if target in self.home]
         ended |= {target for _, target, _ in wanted}
-        wanted += [(self.values[each], each, "read by no op") for each in made if each not in ended]
+        wanted += [
+            (self.values[each], each, "read by no op") for each in results if each not in ended
+        ]
         for number, (name, target, note) in enumerate(wanted):
             self.boxes.append(TapeBox(f"result{number}", "result", name, note=note))
             self._connect(target, f"result{number}")

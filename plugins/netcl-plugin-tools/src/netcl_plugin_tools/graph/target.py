@@ -143,14 +143,14 @@ def _wanted(signature: inspect.Signature) -> bool:
 def _example(who: str, example: Callable[[], Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     """What `example_inputs()` gives: a list or tuple by position, a dict by name."""
     try:
-        found = example()
+        value = example()
     except Exception as error:
         raise ArgumentError(message(who, f"{EXAMPLE}() raised {told(error)}")) from error
-    if isinstance(found, Mapping):
-        return (), found
-    if isinstance(found, (list, tuple)):
-        return tuple(found), {}
-    given = f"{EXAMPLE}() returned {type(found).__name__}"
+    if isinstance(value, Mapping):
+        return (), value
+    if isinstance(value, (list, tuple)):
+        return tuple(value), {}
+    given = f"{EXAMPLE}() returned {type(value).__name__}"
     raise ArgumentError(message(who, given, "a list or tuple of inputs, or a dict by name"))
 
 

@@ -86,12 +86,12 @@ def step_times(compiled: Jitted, /, *args: Any, **kwargs: Any) -> list[StepTime]
     steps = [each for each in program.steps if _computes(each)]
     budget = max(_BUDGET / max(len(steps), 1), _LEAST)
     picked = {(each.source, each.index) for each in program.steps if isinstance(each, PickStep)}
-    found = []
+    times = []
     for step in program.steps:
         if _computes(step):
-            found.append(_timed(step, values, given.numbers, budget, picked))
+            times.append(_timed(step, values, given.numbers, budget, picked))
         step.run(values, given.numbers)
-    return found
+    return times
 
 
 def _computes(step: Step) -> bool:
@@ -128,9 +128,9 @@ def _calls(
     unit = step.unit
 
     def both(run: Run) -> None:
-        found = dict(leaves)
-        run(found)
-        results = [x for node in unit.outputs for x in _used(found[node.number], node, picked)]
+        values_now = dict(leaves)
+        run(values_now)
+        results = [x for node in unit.outputs for x in _used(values_now[node.number], node, picked)]
         _take_gradients(results, leaves.values())
 
     calls: dict[str, Callable[[], Any]] = {

@@ -30,9 +30,11 @@ def _others(device: nc.Device) -> Iterator[tuple[str, str]]:
     for kind in kinds:
         for name in {row.record.name for row in registry.rows(kind.name)} if kind.records else ():
             limit = partial(_limit, device)
-            found = decide(name, [row.offer for row in registry.rows(kind.name, name)], (), limit)
-            if found.winner is not None:
-                yield kind.lock_key(name), found.winner.provider
+            decision = decide(
+                name, [row.offer for row in registry.rows(kind.name, name)], (), limit
+            )
+            if decision.winner is not None:
+                yield kind.lock_key(name), decision.winner.provider
     for name, provider in command_providers():
         yield KINDS["command"].lock_key(name), provider
 

@@ -19,8 +19,8 @@ from netcl_core.errors import RecordError
 
 def plugins() -> dict[str, Installed]:
     """Every installed distribution with a plugin, by its canonical name; imports none."""
-    found = survey(States(), unlocked=True)
-    return by_name(each.source for each in found if each.source is not None)
+    installed = survey(States(), unlocked=True)
+    return by_name(each.source for each in installed if each.source is not None)
 
 
 def pin(one: Installed) -> Pin:
@@ -50,7 +50,7 @@ def with_keys(
 
 def _signed(owners: Owners, folder: Path) -> dict[tuple[str, str], str]:
     """(distribution, digest of its files) -> key, of all envelopes of wheels in a folder."""
-    found = {}
+    keys = {}
     for path in sorted(folder.rglob(f"*.whl{SUFFIX}")):
         data = path.read_bytes()
         for name in owners.owners:
@@ -60,5 +60,5 @@ def _signed(owners: Owners, folder: Path) -> dict[tuple[str, str], str]:
                 continue
             said = statement.content
             if statement.kind == WHEEL and said.get("name") == name:
-                found[name, str(said.get("files"))] = key
-    return found
+                keys[name, str(said.get("files"))] = key
+    return keys

@@ -105,9 +105,9 @@ def _launched(device: nc.Device, dtype: str, given: Sequence[Case]) -> Iterator[
     """Nothing on the NumPy path, where no source is made of a compiled function."""
     if not device.has_kernels or (dtype == "float64" and not device.supports_fp64):
         return
-    found = [_lowered(case, device, dtype) for case in given]
+    numbers = [_lowered(case, device, dtype) for case in given]
     for number, direction in enumerate(_DIRECTIONS):
-        texts = [texts[number] for texts in found if texts[number]]
+        texts = [texts[number] for texts in numbers if texts[number]]
         if texts:
             yield f"{dtype} {direction} in {len(texts)} cases", digest("\n\n".join(texts))
 

@@ -43,25 +43,25 @@ def _lines(table: Mapping[str, Any], opened: Iterable[str], indent: str = " ") -
 
 def _common(parts: Iterable[DevicePart]) -> dict[str, str]:
     """The names that one distribution serves on every device."""
-    found: dict[str, set[str]] = {}
+    providers_of: dict[str, set[str]] = {}
     for part in parts:
         for name, rows in part.choices.items():
-            found.setdefault(name, set()).update(rows.get(ANY_DTYPE, ()))
-    return {name: who.pop() for name, who in found.items() if len(who) == 1}
+            providers_of.setdefault(name, set()).update(rows.get(ANY_DTYPE, ()))
+    return {name: who.pop() for name, who in providers_of.items() if len(who) == 1}
 
 
 def _pin(pin: Pin) -> dict[str, Any]:
     """What is not as usual stands there."""
-    made: dict[str, Any] = {"version": pin.version}
+    row_of_pin: dict[str, Any] = {"version": pin.version}
     if pin.files:
-        made["files"] = pin.files
+        row_of_pin["files"] = pin.files
     if pin.editable:
-        made["editable"] = True
+        row_of_pin["editable"] = True
     if pin.data:
-        made["data"] = True
+        row_of_pin["data"] = True
     if pin.key:
-        made["key"] = pin.key
-    return made
+        row_of_pin["key"] = pin.key
+    return row_of_pin
 
 
 def _part(part: DevicePart, common: Mapping[str, str]) -> dict[str, Any]:

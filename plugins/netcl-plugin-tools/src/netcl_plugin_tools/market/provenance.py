@@ -22,10 +22,10 @@ def rebuilt(source: Path, wheel: Path) -> tuple[str, str]:
     digests = []
     for _ in range(2):
         with Scratch("rebuild") as folder:
-            made, said = build_wheel(source, Path(folder))
-            if made is None:
+            built, said = build_wheel(source, Path(folder))
+            if built is None:
                 return "", f"its source cannot be built: {said}"
-            digests.append(files_digest(made))
+            digests.append(files_digest(built))
     if digests[0] != digests[1]:
         return "", "two builds of its source differ"
     if digests[0] != files_digest(wheel):

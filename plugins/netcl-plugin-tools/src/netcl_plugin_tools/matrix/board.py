@@ -90,25 +90,25 @@ def counts(places: Iterable[BoardCell]) -> dict[str, int]:
     return {state: counts[state] for state in SIGNS}
 
 
-def verdict(found: dict[str, int]) -> str:
+def verdict(counts: dict[str, int]) -> str:
     """The state of many cells together: green only if all that can run did, and passed."""
     for state in ("fail", "setup_error"):
-        if found[state]:
+        if counts[state]:
             return state
-    if not found["pass"]:
-        return "unsupported" if found["unsupported"] else NOT_RUN
-    return NOT_RUN if found[NOT_RUN] else "pass"
+    if not counts["pass"]:
+        return "unsupported" if counts["unsupported"] else NOT_RUN
+    return NOT_RUN if counts[NOT_RUN] else "pass"
 
 
-def fraction(found: dict[str, int]) -> str:
+def fraction(counts: dict[str, int]) -> str:
     """`34/36`: how many passed, of all that are not excluded; empty if all are."""
-    total = sum(found.values()) - found["unsupported"]
-    return f"{found['pass']}/{total}" if total else ""
+    total = sum(counts.values()) - counts["unsupported"]
+    return f"{counts['pass']}/{total}" if total else ""
 
 
-def together(found: dict[str, int]) -> tuple[str, str]:
+def together(counts: dict[str, int]) -> tuple[str, str]:
     """The state of many cells and how many of them passed."""
-    return verdict(found), fraction(found)
+    return verdict(counts), fraction(counts)
 
 
 def board(records: Sequence[CellRecord]) -> Board:
@@ -125,8 +125,10 @@ def board(records: Sequence[CellRecord]) -> Board:
         rows = sorted({(c.core, c.core_build, c.python) for c in here}, key=_row)
         blank = [Cell(plugin, version, *row, runtime="", level=level) for row in rows]
         places = [[replace(cell, runtime=name) for name in runtimes] for cell in blank]
-        made = tuple(tuple(BoardCell(c, tuple(history.get(c, ()))) for c in row) for row in places)
-        sections.append(Section(plugin, version, level, made))
+        rows_of_cells = tuple(
+            tuple(BoardCell(c, tuple(history.get(c, ()))) for c in row) for row in places
+        )
+        sections.append(Section(plugin, version, level, rows_of_cells))
     return Board(tuple(sections), tuple(runtimes), max(each.date for each in records))
 
 

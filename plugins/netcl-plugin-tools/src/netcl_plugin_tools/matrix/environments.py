@@ -87,12 +87,14 @@ class Environments:
     ) -> Made:
         key = f"{kind}-py{python.minor}-{digest(python.version, 'uv', *content)}"
         with self._locks.setdefault(key, threading.Lock()):
-            made = self._failed.get(key) or self._noted(key)
-            if made is None:
-                made = self._make(key, lambda at: self._steps(at, python, supply, links, named))
-                if made.problem:
-                    self._failed[key] = made
-            return made
+            environment = self._failed.get(key) or self._noted(key)
+            if environment is None:
+                environment = self._make(
+                    key, lambda at: self._steps(at, python, supply, links, named)
+                )
+                if environment.problem:
+                    self._failed[key] = environment
+            return environment
 
     def _noted(self, key: str) -> Made | None:
         note = self.folder / f"{key}.json"
@@ -113,10 +115,10 @@ class Environments:
         if failed is not None:
             shutil.rmtree(folder, ignore_errors=True)
             return _refused(failed)
-        made = Made(folder, _installed(folder))
-        note = {"folder": folder.name, "packages": dict(made.packages)}
+        environment = Made(folder, _installed(folder))
+        note = {"folder": folder.name, "packages": dict(environment.packages)}
         write_whole(self.folder / f"{key}.json", json.dumps(note).encode())
-        return made
+        return environment
 
     def _steps(
         self,

@@ -20,15 +20,15 @@ def junit(shown: Board) -> str:
     root = ET.Element("testsuites", name="netcl matrix")
     for section in shown.sections:
         name = f"{section.plugin} {section.version} ({section.level})"
-        found = section.counts
+        counts = section.counts
         suite = ET.SubElement(
             root,
             "testsuite",
             name=name,
             tests=str(len(section.places)),
-            failures=str(found["fail"]),
-            errors=str(found["setup_error"]),
-            skipped=str(found["unsupported"] + found[NOT_RUN]),
+            failures=str(counts["fail"]),
+            errors=str(counts["setup_error"]),
+            skipped=str(counts["unsupported"] + counts[NOT_RUN]),
         )
         for place in section.places:
             _case(suite, name, place)
@@ -80,16 +80,16 @@ def details(shown: Board) -> tuple[list[str], list[list[str]]]:
         for python in pythons
         if runtime + python in ran
     ]
-    found: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+    rows_of: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
     for section in shown.sections:
         for place in section.places:
-            row = found.setdefault(
+            row = rows_of.setdefault(
                 (f"{section.plugin} {section.version}", place.cell.core_label), {}
             )
             row[place.cell.runtime, place.cell.python] = SIGNS[place.state].sign
     return [f"{runtime} {python}" for runtime, python in columns], [
         [*who, *(row.get(column, SIGNS[NOT_RUN].sign) for column in columns)]
-        for who, row in found.items()
+        for who, row in rows_of.items()
     ]
 
 

@@ -114,12 +114,12 @@ def _stranger(cell: Cell, record: CheckRecord, presence: Presence) -> str:
     return ""
 
 
-def of_devices(ended: Ended, found: Mapping[str, Any], presence: Presence) -> CellVerdict:
+def of_devices(ended: Ended, report: Mapping[str, Any], presence: Presence) -> CellVerdict:
     """What a check means that ended with 3, given the devices that its environment sees."""
     names = ("platform", "name")
     refused = [
         each
-        for each in found.get("rejected", ())
+        for each in report.get("rejected", ())
         if all(each[name] == presence.device.get(name) for name in names)
     ]
     if refused:

@@ -92,10 +92,10 @@ def _page(place: BoardCell) -> str:
 
 def _by_check(check: CheckRecord | None) -> dict[str, Counter[str]]:
     """Check -> how many of its outcomes are in which state."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    states_of: dict[str, Counter[str]] = defaultdict(Counter)
     for outcome in check.outcomes if check else ():
-        found[outcome.check][outcome.state] += 1
-    return dict(sorted(found.items()))
+        states_of[outcome.check][outcome.state] += 1
+    return dict(sorted(states_of.items()))
 
 
 def _failures(check: CheckRecord | None) -> list[Outcome]:

@@ -125,7 +125,7 @@ def tasks(
 ) -> list[Task]:
     """Every cell; those of one environment stand together, so that it is made once and early."""
     runtimes = list(presences)
-    made = []
+    planned = []
     for python in pythons:
         plugins = _one_each(wheels.plugins, python)
         for core in _one_each(wheels.cores, python):
@@ -134,27 +134,27 @@ def tasks(
                 for presence in runtimes:
                     cell = Cell(plugin.name, str(plugin.version), str(core.version), core.build,
                                 python.minor, presence.runtime.name, level)  # fmt: skip
-                    made.append(Task(cell, core, plugin, python, presence, choice))
-    return made
+                    planned.append(Task(cell, core, plugin, python, presence, choice))
+    return planned
 
 
 def part(planned: Sequence[Task], number: int, count: int) -> list[Task]:
     """The part of this number, from 1, of so many; cells of one environment are in one part."""
-    found: dict[tuple[str, ...], list[Task]] = {}
+    tasks_of: dict[tuple[str, ...], list[Task]] = {}
     for task in planned:
         cell = task.cell
         place = (cell.plugin, cell.version, cell.core_label, task.python.version)
-        found.setdefault(place, []).append(task)
-    return [task for each in list(found.values())[number - 1 :: count] for task in each]
+        tasks_of.setdefault(place, []).append(task)
+    return [task for each in list(tasks_of.values())[number - 1 :: count] for task in each]
 
 
 def _one_each(wheels: Sequence[Wheel], python: Interpreter) -> list[Wheel]:
     """One wheel for each place of the board: a version may have several, for several Pythons."""
-    found: dict[tuple[str, str, str], list[Wheel]] = {}
+    builds: dict[tuple[str, str, str], list[Wheel]] = {}
     for wheel in wheels:
         build = wheel.build if wheel.name == CORE else ""
-        found.setdefault((wheel.name, str(wheel.version), build), []).append(wheel)
-    return [best(each, python.minor) for each in found.values()]
+        builds.setdefault((wheel.name, str(wheel.version), build), []).append(wheel)
+    return [best(each, python.minor) for each in builds.values()]
 
 
 def _choice(core: Wheel, plugin: Wheel, python: Interpreter, plugins: Sequence[Wheel]) -> Choice:

@@ -48,26 +48,26 @@ def find(wanted: str, uv: Uv) -> Interpreter:
     """
     if not _VERSION.fullmatch(wanted):
         path = shutil.which(wanted)
-        found = path and _known(str(Path(path).absolute()), uv)
-        if not found:
+        interpreter = path and _known(str(Path(path).absolute()), uv)
+        if not interpreter:
             expected = "a version such as 3.12, or the path of a Python"
             raise UsageError(message("--python", f"{wanted} does not start", expected))
-        return found
-    found = _known(sys.executable if wanted == running() else f"cpython{wanted}", uv)
+        return interpreter
+    interpreter = _known(sys.executable if wanted == running() else f"cpython{wanted}", uv)
     problem = f"Python {wanted} was not found: neither on PATH nor under pyenv, and uv has none"
-    return found or Interpreter(wanted, problem=problem)
+    return interpreter or Interpreter(wanted, problem=problem)
 
 
 def find_all(wanted: Iterable[str], uv: Uv) -> list[Interpreter]:
     """As `find`; raises UsageError for two of the same version, which would share their cells."""
-    found: dict[str, Interpreter] = {}
+    by_minor: dict[str, Interpreter] = {}
     for word in dict.fromkeys(wanted):
         python = find(word, uv)
-        if python.minor in found:
+        if python.minor in by_minor:
             given = f"{word} and another are both Python {python.minor}"
             raise UsageError(message("--python", given, "one of each version"))
-        found[python.minor] = python
-    return list(found.values())
+        by_minor[python.minor] = python
+    return list(by_minor.values())
 
 
 def _known(request: str, uv: Uv) -> Interpreter | None:

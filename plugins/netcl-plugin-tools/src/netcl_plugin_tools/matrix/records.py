@@ -132,18 +132,18 @@ def load(*folders: Path) -> tuple[list[CellRecord], list[RecordError]]:
 
     Records of other kinds are passed over. Files of one name are one record.
     """
-    found, broken = [], []
+    cells, broken = [], []
     paths = {path.name: path for folder in folders for path in folder.glob("*.json")}
     for _, path in sorted(paths.items()):
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             if isinstance(data, dict) and data.get("kind") == "cell":
-                found.append(read_cell(path.name, data))
+                cells.append(read_cell(path.name, data))
         except RecordError as error:
             broken.append(error)
         except (OSError, ValueError, RecursionError) as error:  # JSON's and UTF-8's are ValueErrors
             broken.append(RecordError(message(path.name, str(error), "JSON")))
-    return sorted(found, key=lambda record: record.date), broken
+    return sorted(cells, key=lambda record: record.date), broken
 
 
 def latest(records: list[CellRecord]) -> dict[Cell, CellRecord]:
@@ -155,11 +155,11 @@ def reasons(
     records: Iterable[CellRecord], states: Sequence[State]
 ) -> list[tuple[State, str, list[Cell]]]:
     """(state, reason, the cells that have it) of all records in some states, in their order."""
-    found: dict[tuple[State, str], list[Cell]] = {}
+    cells_of: dict[tuple[State, str], list[Cell]] = {}
     for record in sorted(records, key=lambda each: STATES.index(each.state)):
         if record.state in states:
-            found.setdefault((record.state, record.reason), []).append(record.cell)
-    return [(state, reason, cells) for (state, reason), cells in found.items()]
+            cells_of.setdefault((record.state, record.reason), []).append(record.cell)
+    return [(state, reason, cells) for (state, reason), cells in cells_of.items()]
 
 
 def _check_place(cell: Cell) -> None:

@@ -24,13 +24,13 @@ MARKER: Final = ".netcl-board"
 
 def run(records: Sequence[Path], out: Path, as_json: bool) -> int:
     """Write a report; 0: nothing failed, 1: a cell failed, or a record could not be read."""
-    found, broken = load(*records)
+    cells, broken = load(*records)
     for error in broken:
         print(f"netcl: passed over: {error}", file=sys.stderr)
-    if not found:
+    if not cells:
         expected, remedy = "records of cells", "Run `netcl matrix run --records` into it"
         raise RecordError(message(", ".join(map(str, records)), "there is none", expected, remedy))
-    shown = board(found)
+    shown = board(cells)
     files = dict(_files(shown))
     _write(out, files)
     if as_json:
@@ -89,8 +89,8 @@ def _note(out: Path, names: Iterable[str]) -> None:
 
 def _print(shown: Board, out: Path, written: int) -> None:
     print_table(("plugin", "level", *shown.runtimes), exports.summary(shown))
-    if found := exports.ungreen(shown):
+    if ungreen := exports.ungreen(shown):
         print()
-        print_reasons(found)
+        print_reasons(ungreen)
     said = ", ".join(f"{number} {state}" for state, number in counts(shown.places).items())
     print(f"\n{said}; {written} files in {out}, the board is index.html")

@@ -70,10 +70,12 @@ def run(options: Options) -> int:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Scratch("matrix") as work:
-            found = pythons.find_all(options.pythons, uv)
+            interpreters = pythons.find_all(options.pythons, uv)
             ask = devices_here(processes, Path(work))
-            here = _presences(options.runtimes, found, supplies, environments, Path(work), ask)
-            results = _run(options, wheels, found, here, processes, supplies, environments)
+            here = _presences(
+                options.runtimes, interpreters, supplies, environments, Path(work), ask
+            )
+            results = _run(options, wheels, interpreters, here, processes, supplies, environments)
     except KeyboardInterrupt:
         _say("Interrupted: finished cells have their records, the same command goes on from there.")
         return INTERRUPTED
@@ -88,7 +90,7 @@ def run(options: Options) -> int:
 
 def _presences(
     names: Sequence[str],
-    found: Sequence[Interpreter],
+    interpreters: Sequence[Interpreter],
     supplies: Supplies,
     environments: Environments,
     work: Path,
@@ -96,14 +98,14 @@ def _presences(
 ) -> list[Presence]:
     """Each runtime on this machine; the packages of those from pip are installed once for all."""
     return [
-        _presence(RUNTIMES[name], found, supplies, environments, work / name, ask)
+        _presence(RUNTIMES[name], interpreters, supplies, environments, work / name, ask)
         for name in dict.fromkeys(names)
     ]
 
 
 def _presence(
     runtime: CellRuntime,
-    found: Sequence[Interpreter],
+    interpreters: Sequence[Interpreter],
     supplies: Supplies,
     environments: Environments,
     folder: Path,
@@ -111,7 +113,7 @@ def _presence(
 ) -> Presence:
     if not runtime.packages:
         return locate(runtime, None, folder, ask)
-    python = next((each for each in found if not each.problem), None)
+    python = next((each for each in interpreters if not each.problem), None)
     if python is None:
         return Presence(runtime, problem="there is no Python to install it with")
     supply = supplies.provide(python, runtime.packages)
@@ -125,13 +127,13 @@ def _presence(
 def _run(
     options: Options,
     wheels: Shelves,
-    found: Sequence[Interpreter],
+    interpreters: Sequence[Interpreter],
     here: Sequence[Presence],
     processes: Processes,
     supplies: Supplies,
     environments: Environments,
 ) -> list[Result]:
-    planned = part(tasks(wheels, found, here, options.level), *options.shard)
+    planned = part(tasks(wheels, interpreters, here, options.level), *options.shard)
     with Bar(len(planned)) as bar:
         runner = Runner(
             processes,
@@ -157,9 +159,9 @@ def _report(results: Sequence[Result], options: Options) -> None:
         }
         print(json.dumps(data, indent=2, ensure_ascii=False))
         return
-    found = reasons((each.record for each in results), STATES[1:])
-    if found:
-        print_reasons(found)
+    groups = reasons((each.record for each in results), STATES[1:])
+    if groups:
+        print_reasons(groups)
         print()
     kept = sum(each.kept for each in results)
     said = ", ".join(f"{counts[state]} {state}" for state in STATES)

@@ -76,8 +76,8 @@ class Runner:
         if not kept or record is None:
             self.watch(task.cell, None, False)
             begun = time.monotonic()
-            verdict, made = (problem, Made()) if problem else self._made(task, supply)
-            record = _record(task, verdict, made, content, time.monotonic() - begun)
+            verdict, environment = (problem, Made()) if problem else self._made(task, supply)
+            record = _record(task, verdict, environment, content, time.monotonic() - begun)
             save(record, self.records)
         self.watch(task.cell, record, kept)
         return Result(record, kept)
@@ -86,15 +86,15 @@ class Runner:
         """Make the environment and check there."""
         if supply.problem:
             return _not_made(supply), Made()
-        made = self.environments.environment(
+        environment = self.environments.environment(
             task.python, supply, task.wheels, self.links, task.named
         )
-        if made.problem:
-            return _not_made(made), made
+        if environment.problem:
+            return _not_made(environment), environment
         with Scratch("matrix") as work:
-            return self._check(task, made, Path(work)), made
+            return self._check(task, environment, Path(work)), environment
 
-    def _check(self, task: Task, made: Made, work: Path) -> CellVerdict:
+    def _check(self, task: Task, environment: Made, work: Path) -> CellVerdict:
         """Run the check as a user would, in an empty folder, with nothing cached."""
         command = ["plugins", "check", task.cell.plugin, "--json"]
         if task.presence.runtime.tool:
@@ -102,17 +102,17 @@ class Runner:
         else:
             command += ["--level", task.cell.level]
             command += ["--device", task.presence.spec] if task.cell.level != "static" else []
-        ended = self._netcl(task, made, work, command)
+        ended = self._netcl(task, environment, work, command)
         verdict = judging.of_check(task.cell, ended, task.presence)
         if verdict is None:
-            devices = self._netcl(task, made, work, ["devices", "--json"])
+            devices = self._netcl(task, environment, work, ["devices", "--json"])
             verdict = judging.of_devices(ended, _devices(devices), task.presence)
         return verdict
 
-    def _netcl(self, task: Task, made: Made, work: Path, command: Sequence[str]) -> Ended:
+    def _netcl(self, task: Task, environment: Made, work: Path, command: Sequence[str]) -> Ended:
         alone = variables_for(task.presence.vendors, work / "cache")
-        program = made.program("netcl")
-        python = Path(made.program("python").resolve()).parent.parent
+        program = environment.program("netcl")
+        python = Path(environment.program("python").resolve()).parent.parent
         return self.processes.run(
             [program, *command],
             work,
@@ -167,7 +167,7 @@ def _devices(ended: Ended) -> Mapping[str, Any]:
 
 
 def _record(
-    task: Task, verdict: CellVerdict, made: Made, content: Mapping[str, str], seconds: float
+    task: Task, verdict: CellVerdict, environment: Made, content: Mapping[str, str], seconds: float
 ) -> CellRecord:
     cell, facts = task.cell, task.presence.facts
     for device in verdict.check.devices if verdict.check is not None else ():
@@ -186,7 +186,7 @@ def _record(
         reason=verdict.reason,
         log=verdict.log,
         seconds=round(seconds, 3),
-        packages=dict(made.packages),
+        packages=dict(environment.packages),
         content=dict(content),
         check=verdict.check,
     )

@@ -146,8 +146,8 @@ def devices_here(processes: Processes, work: Path) -> Ask:
         ended = processes.run(command, work, variables, _SECONDS, shut_in=False)
         if ended.code != 0:
             return {"problem": f"netcl devices {ended.how}\n{ended.tail}"}
-        found: Mapping[str, Any] = json.loads(ended.stdout)
-        return found
+        listed_devices: Mapping[str, Any] = json.loads(ended.stdout)
+        return listed_devices
 
     return ask
 
@@ -171,13 +171,13 @@ def locate(runtime: CellRuntime, layer: Path | None, folder: Path, ask: Ask) -> 
     if not names and runtime.name != "numpy":
         return Presence(runtime, missing=f"{runtime.title} is not there: {SYSTEM} lists none")
     vendors = list_alone(names, folder)
-    found = ask(vendors)
-    if "problem" in found:
-        return Presence(runtime, problem=found["problem"], vendors=vendors)
-    device = next((each for each in found["devices"] if runtime.fits(each)), None)
+    answer = ask(vendors)
+    if "problem" in answer:
+        return Presence(runtime, problem=answer["problem"], vendors=vendors)
+    device = next((each for each in answer["devices"] if runtime.fits(each)), None)
     if device is not None:
         return Presence(runtime, vendors=vendors, device=device)
-    return _without_device(runtime, vendors, found)
+    return _without_device(runtime, vendors, answer)
 
 
 def _tool(runtime: CellRuntime, vendors: Path) -> Presence:
@@ -193,11 +193,11 @@ def _tool(runtime: CellRuntime, vendors: Path) -> Presence:
     return Presence(runtime, vendors=vendors, device=facts)
 
 
-def _without_device(runtime: CellRuntime, vendors: Path, found: Mapping[str, Any]) -> Presence:
+def _without_device(runtime: CellRuntime, vendors: Path, answer: Mapping[str, Any]) -> Presence:
     """A runtime none of whose devices can be used here: cells find out for themselves why."""
-    for each in found["rejected"]:
+    for each in answer["rejected"]:
         if runtime.platform and runtime.platform in each["platform"].lower():
             device = {"platform": each["platform"], "name": each["name"]}
             return Presence(runtime, vendors=vendors, device=device)
-    reason = found["opencl_problem"] or "no device of its kind was found"
+    reason = answer["opencl_problem"] or "no device of its kind was found"
     return Presence(runtime, missing=f"{runtime.title} is not there: {reason}")

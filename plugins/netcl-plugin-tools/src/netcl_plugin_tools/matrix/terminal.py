@@ -64,10 +64,10 @@ class Bar:
         self._progress.update(self._task, advance=1, counts=counts)
 
 
-def print_reasons(found: Sequence[tuple[State, str, Sequence[Cell]]]) -> None:
+def print_reasons(groups: Sequence[tuple[State, str, Sequence[Cell]]]) -> None:
     """Print why cells are not green: one row per reason, with the first cell that has it."""
     rows = [
         (SIGNS[state].sign, state, str(len(cells)), str(cells[0]), reason)
-        for state, reason, cells in found
+        for state, reason, cells in groups
     ]
     print_table(("", "state", "cells", "first of them", "why"), rows, ("why",))

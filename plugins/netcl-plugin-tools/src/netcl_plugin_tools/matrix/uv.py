@@ -28,14 +28,14 @@ _MISSES: Final = re.compile(r"not found in the (cache|package|provided)|(was|wer
 def find_uv() -> str:
     """The program: that of the package `uv`, else one on PATH; MissingExtraError without any."""
     try:
-        found = find_uv_bin() if find_uv_bin is not None else None
+        path = find_uv_bin() if find_uv_bin is not None else None
     except FileNotFoundError:
-        found = None
-    found = found or shutil.which("uv")
-    if found is None:
+        path = None
+    path = path or shutil.which("uv")
+    if path is None:
         given = "uv, which makes the environments, is neither installed nor on PATH"
         raise MissingExtraError(message("netcl matrix", given, "", UPGRADE))
-    return found
+    return path
 
 
 @final

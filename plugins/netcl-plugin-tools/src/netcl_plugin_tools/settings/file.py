@@ -80,16 +80,16 @@ def _edited(who: str, path: Path, text: str, edit: Callable[[Table], None]) -> s
     try:
         document = tomlkit.parse(text)
         edit(_settings(document, inside))
-        made = tomlkit.dumps(document)
+        edited = tomlkit.dumps(document)
         if "\r\n" in text:
-            made = made.replace("\r\n", "\n").replace("\n", "\r\n")
-        fine = tomllib.loads(made) == wanted
+            edited = edited.replace("\r\n", "\n").replace("\n", "\r\n")
+        fine = tomllib.loads(edited) == wanted
     except (TOMLKitError, ValueError, TypeError, LookupError):  # TOML that only one of them takes
         fine = False
     if not fine:
         given = f"{path} is written in a way that cannot be edited in place"
         raise ArgumentError(message(who, given, f"[tool.netcl] with {dict(own)!r:.200}"))
-    return made
+    return edited
 
 
 def _settings(document: Table, inside: bool) -> Table:

@@ -56,20 +56,22 @@ def choose_measured(
     op: str, shapes: str | None, attrs: Sequence[str], dtype: str, device: str | None, as_json: bool
 ) -> int:
     """Have those serve an op that are the fastest on this machine; 1 if nothing computes it."""
-    found = measured(op, shapes, attrs, dtype, device)
+    measurement = measured(op, shapes, attrs, dtype, device)
     if not as_json:
-        print_measured(found)
-        print(f"\nmeasured with: {'; '.join(str(call) for call, _ in found.calls)}")
-    order, part = fastest_order(found)
+        print_measured(measurement)
+        print(f"\nmeasured with: {'; '.join(str(call) for call, _ in measurement.calls)}")
+    order, part = fastest_order(measurement)
     if not order:
-        print_json({**data_of(found), "choice": None}) if as_json else print("nothing computes it")
+        print_json({**data_of(measurement), "choice": None}) if as_json else print(
+            "nothing computes it"
+        )
         return 1
     if shapes is None and not as_json:
         print("note: the shapes of the conformance cases are small; --shapes measures with yours")
     if part < WORTH:
-        _settle(op, [*order, *_owners(op)], as_json, data_of(found))
+        _settle(op, [*order, *_owners(op)], as_json, data_of(measurement))
     elif as_json:
-        print_json({**data_of(found), "choice": None})
+        print_json({**data_of(measurement), "choice": None})
     else:
         faster = f"by more than {100 - 100 * WORTH:.0f} %"
         print(f"{op} stays as it is: nothing is faster {faster} than what serves")
@@ -106,16 +108,16 @@ def _meant(op: str, choice: str) -> list[str]:
         if not label and canonical(provider) in whole:
             return [canonical(provider)]
     wanted = (label or choice).strip().lower()
-    found = [
+    candidates = [
         f"{canonical(provider)}:{own}"
         for provider, own in offered
         if own.lower() == wanted and (not label or canonical(provider) in whole)
     ]
-    if len(found) == 1:
-        return [*found, *_owners(op)]
+    if len(candidates) == 1:
+        return [*candidates, *_owners(op)]
     known = [f"{canonical(provider)}{own and ':'}{own}" for provider, own in offered]
-    if found:
-        raise ArgumentError(message(_WHO, f"{choice!r} may mean {' or '.join(found)}"))
+    if candidates:
+        raise ArgumentError(message(_WHO, f"{choice!r} may mean {' or '.join(candidates)}"))
     words = {each.lower(): each for row in (*offered, known) for each in row if each}
     close = get_close_matches(choice.lower(), words, n=1)
     remedy = f"Did you mean {words[close[0]]!r}?" if close else ""
@@ -168,11 +170,11 @@ def _write(op: str, entries: Sequence[str]) -> _Written:
 
 def _resolve(table: Table) -> Table:
     """The setting, which may be one text for many ops: there is no place for one of them."""
-    found = table.get(_RESOLVE, {})
-    if not isinstance(found, MutableMapping):
-        given = f"{_RESOLVE} is {found!r:.60} in {file.place()}"
+    resolve = table.get(_RESOLVE, {})
+    if not isinstance(resolve, MutableMapping):
+        given = f"{_RESOLVE} is {resolve!r:.60} in {file.place()}"
         raise ArgumentError(message(_WHO, given, "a table of ops"))
-    return found
+    return resolve
 
 
 def _tell(op: str, written: _Written, notes: Sequence[str]) -> None:

@@ -23,11 +23,11 @@ _OWN: Final = "netcl-plugin-tools"
 def run(name: str, on: bool, as_json: bool) -> int:
     """Switch a plugin on or off in the file of settings; 0, also if it was so before."""
     who = f"plugins {'enable' if on else 'disable'}"
-    found = survey(States(), unlocked=True)
-    entry, ids = _meant(who, name, found)
+    plugins = survey(States(), unlocked=True)
+    entry, ids = _meant(who, name, plugins)
 
     def edit(table: Table) -> None:
-        (_enable if on else _disable)(table, entry, ids, found)
+        (_enable if on else _disable)(table, entry, ids, plugins)
 
     path, changed = file.change(who, edit)
     notes = [*file.overruled(_DISABLED, _ALLOWED), *_notes(entry, on)]
@@ -48,24 +48,24 @@ def _notes(entry: str, on: bool) -> list[str]:
     return [f"note: this command goes with it; take {entry} out of the file to have it back"]
 
 
-def _meant(who: str, name: str, found: Sequence[Plugin]) -> tuple[str, set[str]]:
+def _meant(who: str, name: str, plugins: Sequence[Plugin]) -> tuple[str, set[str]]:
     """How the settings name a plugin or a distribution, and the ids of the plugins it means."""
     own = name.partition(":")[2]
-    covered = _covered([name], found)
+    covered = _covered([name], plugins)
     names = {each if own else each.partition(":")[0] for each in covered}
     if not covered:
-        names = covered = {plugin.id for plugin in found if plugin.name == name}
+        names = covered = {plugin.id for plugin in plugins if plugin.name == name}
     if len(names) == 1:
         (only,) = names
         distribution = only.partition(":")[0]
-        alone = sum(canonical(each.distribution) == distribution for each in found) == 1
+        alone = sum(canonical(each.distribution) == distribution for each in plugins) == 1
         return distribution if alone else only, covered
     if names:
         given = f"{name!r} may mean {' or '.join(sorted(names))}"
         raise ArgumentError(message(who, given, "one of them"))
     if name in _entries(file.table(), _DISABLED):  # it was installed once
         return name, set()
-    known = {text for each in found for text in (canonical(each.distribution), each.name)}
+    known = {text for each in plugins for text in (canonical(each.distribution), each.name)}
     close = get_close_matches(name, sorted(known), n=2)
     remedy = f"Did you mean {' or '.join(close)}?" if close else "See `netcl plugins list`"
     raise ArgumentError(message(who, f"{name!r} is not installed", "an installed plugin", remedy))
@@ -74,36 +74,36 @@ def _meant(who: str, name: str, found: Sequence[Plugin]) -> tuple[str, set[str]]
 # -- the lists -----------------------------------------------------------------------------
 
 
-def _disable(table: Table, entry: str, ids: set[str], found: Sequence[Plugin]) -> None:
+def _disable(table: Table, entry: str, ids: set[str], plugins: Sequence[Plugin]) -> None:
     listed = _entries(table, _DISABLED)
-    if not ids <= _covered(listed, found):
+    if not ids <= _covered(listed, plugins):
         _store(table, _DISABLED, [*listed, entry])
 
 
-def _enable(table: Table, entry: str, ids: set[str], found: Sequence[Plugin]) -> None:
+def _enable(table: Table, entry: str, ids: set[str], plugins: Sequence[Plugin]) -> None:
     kept = [
         one
         for one in _entries(table, _DISABLED)
-        if one != entry and not (_covered([one], found) or {""}) <= ids
+        if one != entry and not (_covered([one], plugins) or {""}) <= ids
     ]
-    wider = [one for one in kept if _covered([one], found) & ids]
+    wider = [one for one in kept if _covered([one], plugins) & ids]
     if wider:
         given, remedy = f"{wider[0]} is disabled as a whole", f"netcl plugins enable {wider[0]}"
         raise ArgumentError(message("plugins enable", given, "", remedy))
     _store(table, _DISABLED, kept)
     allowed = _entries(table, _ALLOWED)
-    if ids and _ALLOWED in table and not ids <= _covered(allowed, found):
+    if ids and _ALLOWED in table and not ids <= _covered(allowed, plugins):
         _store(table, _ALLOWED, [*allowed, entry])
 
 
-def _covered(entries: Iterable[str], found: Sequence[Plugin]) -> set[str]:
+def _covered(entries: Iterable[str], plugins: Sequence[Plugin]) -> set[str]:
     """The ids of the plugins that entries of a setting mean, as the core reads them."""
-    installed = [plugin.distribution for plugin in found]
+    installed = [plugin.distribution for plugin in plugins]
     parts = [one.partition(":") for one in entries]
     return {
         plugin.id
         for distribution, _, own in parts
-        for plugin in found
+        for plugin in plugins
         if own in {"", plugin.name}
         and canonical(plugin.distribution) in meant(distribution, installed)
     }

@@ -174,24 +174,24 @@ def shipped(place: Place, prefix: str) -> tuple[list[Record], Sequence[str]]:
     records, faults = _shipped(prefix, edition())
     if not records:
         return [], faults
-    found = [each for each in records if covers(each.place, place)]
-    return sorted(found, key=lambda each: each.place != place), faults
+    covering = [each for each in records if covers(each.place, place)]
+    return sorted(covering, key=lambda each: each.place != place), faults
 
 
 @lru_cache(maxsize=64)
 def _shipped(prefix: str, edition: int) -> tuple[list[Record], list[str]]:
     """All records beside the templates of a prefix; read again once templates have changed."""
-    found: list[Record] = []
+    shipped_records: list[Record] = []
     faults: list[str] = []
     templates = folder_of(prefix)
     if templates is None:
-        return found, faults
+        return shipped_records, faults
     folder = templates.parent / "tuning"
     for path in sorted(folder.glob("*.json")):
         records, fault = read(path, f"shipped as {folder.name}/{path.name}, measured")
-        found += records
+        shipped_records += records
         faults += [fault] if fault else []
-    return found, faults
+    return shipped_records, faults
 
 
 # -- files -----------------------------------------------------------------------------------

@@ -79,8 +79,8 @@ class Trial:
     @property
     def best(self) -> Contender:
         """The fastest; the default where nothing is faster by more than noise."""
-        found = min(self.contenders, key=lambda each: each.seconds)
-        return found if self.gain_of(found) >= _WORTH else self.default
+        fastest = min(self.contenders, key=lambda each: each.seconds)
+        return fastest if self.gain_of(fastest) >= _WORTH else self.default
 
     def gain_of(self, one: Contender) -> float:
         """How many times as fast as the default; 0 for what was not measured."""
@@ -131,14 +131,14 @@ class Trial:
                 if one.same:
                     continue
                 launched.add(one.run.launched)
-                found = one.run.checked()
+                results = one.run.checked()
             except Exception as error:  # a plugin's code may raise anything; it is shown
                 one.fault = f"{type(error).__name__}: {error}".partition("\n")[0]
                 if number == 0:
                     return
                 continue
-            wanted = wanted or found
-            one.fault = _difference(found, wanted)
+            wanted = wanted or results
+            one.fault = _difference(results, wanted)
             if not one.fault:
                 self._time(self.default)
                 self._time(one)
@@ -220,9 +220,9 @@ class _Run:
         return (time.perf_counter() - start) / self._times
 
 
-def _difference(found: Sequence[Array], wanted: Sequence[Array]) -> str:
+def _difference(actual: Sequence[Array], wanted: Sequence[Array]) -> str:
     """In what results differ from the default's by more than rounding; empty: in nothing."""
-    for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+    for number, (one, other) in enumerate(zip(actual, wanted, strict=True)):
         dtype = next(each for each in DTYPES.values() if each.numpy == other.dtype)
         if dtype.floating:
             given, right = one.astype(np.float64), other.astype(np.float64)

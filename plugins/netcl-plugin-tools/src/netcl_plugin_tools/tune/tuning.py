@@ -131,16 +131,16 @@ def _measured(
 
 def _change_records(op: str, export: Path | None, forget: bool) -> int:
     records, faults = written.all_own()
-    found = [each for each in records if op in {"", each.place.implementation.split(":")[1]}]
+    exported = [each for each in records if op in {"", each.place.implementation.split(":")[1]}]
     for fault in faults:
         print(f"ignored: {fault}", file=sys.stderr)
-    if export is not None and found:
-        write_text("tune", export, written.text_of(found))
-        print(f"{export}: {len(found)} records")
+    if export is not None and exported:
+        write_text("tune", export, written.text_of(exported))
+        print(f"{export}: {len(exported)} records")
     if forget:
-        written.forget([each.place for each in found])
-        print(f"{len(found)} records are gone")
-    return 0 if found else 1
+        written.forget([each.place for each in exported])
+        print(f"{len(exported)} records are gone")
+    return 0 if exported else 1
 
 
 def _run_function(target: str, shapes: str | None, dtype: str, backward: bool) -> None:

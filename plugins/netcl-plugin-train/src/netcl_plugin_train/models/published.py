@@ -190,13 +190,13 @@ def load(model: Any, path: str | os.PathLike[str]) -> Any:
     if tables is None:
         given, expected = f"a {kind}", f"a model of models.{', models.'.join(TABLES)}"
         raise TypeError(message("models.load", given, expected, "nn.load takes any model"))
-    found = nn.load(path)
+    stored = nn.load(path)
     ours = [*model.state_dict()]
     choices = [(names, prefix) for names in tables for prefix in names.prefixes]
     names, prefix = max(
         choices,
         key=lambda choice: sum(
-            choice[1] + _theirs(each, choice[0])[0][0] in found for each in ours
+            choice[1] + _theirs(each, choice[0])[0][0] in stored for each in ours
         ),
     )
     wanted = {each: _theirs(each, names) for each in ours}
@@ -204,14 +204,14 @@ def load(model: Any, path: str | os.PathLike[str]) -> Any:
     used: set[str] = set()
     for ours, (theirs, turned) in wanted.items():
         full = [prefix + each for each in theirs]
-        if all(each in found for each in full):
+        if all(each in stored for each in full):
             used.update(full)
-            arrays = [found[each].numpy() for each in full]
+            arrays = [stored[each].numpy() for each in full]
             array = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
             state[ours] = tensor(array.T if turned else array, device="numpy")
-    others = [each for each in found if each not in used]
+    others = [each for each in stored if each not in used]
     heads = re.compile(f"({'|'.join(map(re.escape, names.prefixes))})({names.heads})")
-    strange = {each: found[each] for each in others if not heads.fullmatch(each)}
+    strange = {each: stored[each] for each in others if not heads.fullmatch(each)}
     try:
         report = model.load_state_dict({**state, **strange})
     except nn.StateError as error:
@@ -224,9 +224,9 @@ def load(model: Any, path: str | os.PathLike[str]) -> Any:
 def _theirs(ours: str, names: Names) -> tuple[list[str], bool]:
     """The file's names of a parameter, and whether it is transposed there."""
     for pattern, given in names.rows.items():
-        found = re.fullmatch(re.escape(pattern).replace(r"\#", r"(\d+)"), ours)
-        if found is not None:
-            return _filled([given] if isinstance(given, str) else given, found.groups())
+        match = re.fullmatch(re.escape(pattern).replace(r"\#", r"(\d+)"), ours)
+        if match is not None:
+            return _filled([given] if isinstance(given, str) else given, match.groups())
     return [ours], False
 
 

@@ -22,10 +22,10 @@ class _Residual(Module):
         if bottleneck:
             rows = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
         self.count = len(rows)
-        for i, (given, made, size, step) in enumerate(rows, start=1):
-            conv = nn.Conv2d(given, made, size, step, padding=size // 2, bias=False)
+        for i, (given, channels, size, step) in enumerate(rows, start=1):
+            conv = nn.Conv2d(given, channels, size, step, padding=size // 2, bias=False)
             setattr(self, f"conv{i}", conv)
-            setattr(self, f"bn{i}", nn.BatchNorm2d(made))
+            setattr(self, f"bn{i}", nn.BatchNorm2d(channels))
         self.downsample = None
         if stride > 1 or inputs != outputs:
             self.downsample = nn.Sequential(

@@ -64,8 +64,8 @@ class Block(Module):
         packed = self.qkv(x).reshape(n, length, 3, self.heads, width // self.heads)
         query, key, value = packed.permute(2, 0, 3, 1, 4)
         p = self.dropout if self.training else 0.0
-        found = ag.scaled_dot_product_attention(query, key, value, mask, p, self.causal)
-        return self.drop(self.out(found.transpose(1, 2).reshape(n, length, width)))
+        attended = ag.scaled_dot_product_attention(query, key, value, mask, p, self.causal)
+        return self.drop(self.out(attended.transpose(1, 2).reshape(n, length, width)))
 
     def feed_forward(self, x: Any) -> Any:
         """The two linear layers."""
