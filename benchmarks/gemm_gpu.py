@@ -101,7 +101,7 @@ def operands(item: Item) -> tuple[Any, Any]:
     random = np.random.default_rng(0)
     shapes = [(item.k, item.m) if item.trans_a else (item.m, item.k),
               (item.n, item.k) if item.trans_b else (item.k, item.n)]  # fmt: skip
-    a, b = (random.standard_normal(each, np.float32).astype(NUMPY[item.dtype]) for each in shapes)
+    a, b = (random.standard_normal(shape, np.float32).astype(NUMPY[item.dtype]) for shape in shapes)
     return a, b
 
 
@@ -244,7 +244,7 @@ def main() -> None:
             print(shown(results[-1], given.settings), flush=True)
     if given.json:
         record = {"device": device.name, "driver": device.driver_version,
-                  "results": [asdict(each) for each in results]}  # fmt: skip
+                  "results": [asdict(result) for result in results]}  # fmt: skip
         given.json.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 

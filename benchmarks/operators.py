@@ -222,9 +222,9 @@ def _is_floating(x: Any) -> bool:
 
 
 def _results(call: Callable[[], Any], drawn: bool) -> list[Any]:
-    arrays = [_host(each) for each in _leaves(call())]
+    arrays = [_host(leaf) for leaf in _leaves(call())]
     if drawn:
-        return [np.array([each.mean(), each.std()], np.float64) for each in arrays[:1]]
+        return [np.array([array.mean(), array.std()], np.float64) for array in arrays[:1]]
     return arrays
 
 

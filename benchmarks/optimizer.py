@@ -23,7 +23,7 @@ Shapes = list[tuple[int, ...]]
 def _data(shapes: Shapes) -> tuple[list[Any], list[Any]]:
     """Parameters and their gradients."""
     random = np.random.default_rng(0)
-    both = ([random.standard_normal(each, np.float32) for each in shapes] for _ in range(2))
+    both = ([random.standard_normal(shape, np.float32) for shape in shapes] for _ in range(2))
     return next(both), next(both)
 
 
@@ -39,14 +39,14 @@ def _work(params: list[Any], call: Callable[[], Any], host: Callable[[Any], Any]
 
     def results() -> list[Any]:
         call()
-        return [host(each) for each in params]
+        return [host(param) for param in params]
 
     return Work(call, results)
 
 
 def _ours(shapes: Shapes, scaled: bool, replayed: bool, device: nc.Device) -> Work:
     arrays, gradients = _data(shapes)
-    params = [nc.tensor(each, requires_grad=True) for each in arrays]
+    params = [nc.tensor(array, requires_grad=True) for array in arrays]
     held = [nc.tensor(each) for each in gradients]
     optimizer = optim.AdamW(params, lr=RATE, weight_decay=DECAY)
     scaler = amp.GradScaler(1.0, growth_interval=10**9)
@@ -82,7 +82,7 @@ def _theirs(shapes: Shapes, scaled: bool, device: nc.Device) -> Work:
     torch = importlib.import_module("torch")
     place = "cuda" if device.kind == "gpu" else "cpu"
     arrays, gradients = _data(shapes)
-    params = [torch.nn.Parameter(torch.from_numpy(each).to(place)) for each in arrays]
+    params = [torch.nn.Parameter(torch.from_numpy(array).to(place)) for array in arrays]
     for param, gradient in zip(params, gradients, strict=True):
         param.grad = torch.from_numpy(gradient).to(place)
     optimizer = torch.optim.AdamW(params, lr=RATE, weight_decay=DECAY, fused=True)
@@ -103,7 +103,7 @@ def cases(kind: str) -> Iterator[Case]:
     """Limited by a copy: four arrays are read and three written."""
     sizes: dict[str, Shapes] = {"2^22": [(1 << 22,)], "the MLP's parameters": MLP}
     for name, shapes in sizes.items():
-        size = sum(int(np.prod(each)) for each in shapes)
+        size = sum(int(np.prod(shape)) for shape in shapes)
         for scaled in (False, True):
             yield Case(
                 f"AdamW {name}{', GradScaler' if scaled else ''}",

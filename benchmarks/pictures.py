@@ -103,7 +103,7 @@ def drawn(shape: tuple[int, ...]) -> Any:
 def ours(item: Item, data: Sequence[Any], device: nc.Device) -> tuple[Calls, Callable[[], Any]]:
     """netcl's forward, and forward with backward; and what waits for the device."""
     leaves = [nc.Tensor.from_host(each, device) for each in data]
-    wanted = [each.requires_grad_() for each in leaves[:3]]
+    wanted = [leaf.requires_grad_() for leaf in leaves[:3]]
     upstream = nc.Tensor.from_host(drawn(item.ours(*leaves).shape), device)
 
     def alone() -> Any:
@@ -118,7 +118,7 @@ def theirs(item: Item, data: Sequence[Any], place: str) -> tuple[Calls, Callable
     """The same in PyTorch."""
     torch = importlib.import_module("torch")
     leaves = [torch.tensor(each, device=place) for each in data]
-    wanted = [each.requires_grad_() for each in leaves[:3]]
+    wanted = [leaf.requires_grad_() for leaf in leaves[:3]]
     upstream = torch.tensor(drawn(tuple(item.theirs(*leaves).shape)), device=place)
 
     def alone() -> Any:

@@ -25,12 +25,12 @@ def fallen(now: Record, then: Record, tolerance: float = TOLERANCE) -> list[str]
         then: The earlier one.
         tolerance: 0.25 lets a ratio of 0.8 become 1.0.
     """
-    earlier = {(each.item, each.case): each for each in then.results}
+    earlier = {(result.item, result.case): result for result in then.results}
     return [
         line
-        for each in now.results
-        if (each.item, each.case) in earlier
-        for line in _lines(each, earlier[each.item, each.case], tolerance)
+        for result in now.results
+        if (result.item, result.case) in earlier
+        for line in _lines(result, earlier[result.item, result.case], tolerance)
     ]
 
 

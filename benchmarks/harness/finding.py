@@ -54,7 +54,7 @@ def chosen(items: dict[str, Path], wanted: Sequence[str], kind: str) -> Iterator
         if not cases:
             given = f"no case of {name} has {' or '.join(map(repr, texts))} in its name"
             raise ArgumentError(message("bench", given))
-        yield from ((name, each) for each in cases)
+        yield from ((name, case) for case in cases)
 
 
 def _unknown(name: str, items: Iterable[str]) -> ArgumentError:

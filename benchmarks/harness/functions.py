@@ -144,8 +144,8 @@ class _Problem:
     def sloped(self, result: Any, gradients: Sequence[Any]) -> list[Array]:
         """What a peer found, in the form of what is right."""
         slopes = [
-            np.array([np.vdot(np.asarray(each, np.float64), d) for d in self._directions(i)])
-            for i, each in enumerate(gradients)
+            np.array([np.vdot(np.asarray(gradient, np.float64), d) for d in self._directions(i)])
+            for i, gradient in enumerate(gradients)
         ]
         return [np.asarray(result), *slopes]
 
@@ -157,7 +157,7 @@ class _Problem:
             if not backward:
                 return [host(output)]
             result, *gradients = output
-            return self.sloped(host(result), [host(each) for each in gradients])
+            return self.sloped(host(result), [host(gradient) for gradient in gradients])
 
         return Work(call, results)
 

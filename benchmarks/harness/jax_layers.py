@@ -48,7 +48,7 @@ class ModuleList(Part):
         self.parts = list(parts)
 
     def children(self) -> Iterable[tuple[str, Any]]:
-        return [(str(number), each) for number, each in enumerate(self.parts)]
+        return [(str(number), part) for number, part in enumerate(self.parts)]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.parts)
@@ -65,8 +65,8 @@ class Sequential(ModuleList, Module):
 
     def forward(self, *inputs: Any) -> Any:
         (x,) = inputs
-        for each in self.parts:
-            x = each(x)
+        for part in self.parts:
+            x = part(x)
         return x
 
 

@@ -78,8 +78,8 @@ def jax_step(
         return losses, update(state, slopes)
 
     compiled = jax.jit(step, donate_argnums=0)
-    zeros = [jax.numpy.zeros_like(each) for each in values]
-    state = [(values, zeros, [each.copy() for each in zeros], jax.numpy.zeros(()))]
+    zeros = [jax.numpy.zeros_like(value) for value in values]
+    state = [(values, zeros, [zero.copy() for zero in zeros], jax.numpy.zeros(()))]
 
     def call() -> Any:
         losses, state[0] = compiled(state[0], *inputs)

@@ -88,14 +88,16 @@ def _factors(side: int) -> Sequence[np.ndarray[Any, Any]]:
 
 
 def _netcl_product(side: int, dtype: str, device: Device) -> Work:
-    a, b = (ag.astype(Tensor.from_host(each, device), dtype).detach() for each in _factors(side))
+    a, b = (
+        ag.astype(Tensor.from_host(factor, device), dtype).detach() for factor in _factors(side)
+    )
     return _unread(lambda: ag.matmul(a, b))
 
 
 def _torch_product(side: int, dtype: str, device: Device) -> Work:
     torch = library("torch")
     place = torch_place(device), getattr(torch, dtype)
-    a, b = (torch.from_numpy(each).to(*place) for each in _factors(side))
+    a, b = (torch.from_numpy(factor).to(*place) for factor in _factors(side))
     return _unread(lambda: a @ b)
 
 

@@ -51,7 +51,7 @@ def model_case(
         needs: Names of ops and layers without which netcl has no such model.
         by_jax: Whether the loss can be computed by JAX, too.
     """
-    missing = [each for each in needs if not _has(each)]
+    missing = [need for need in needs if not _has(need)]
     return training_case(
         name,
         partial(_ours, build, loss, data, optimizer),

@@ -36,7 +36,7 @@ def svg(record: Record) -> str:
         keep_trailing_newline=True,
     )
     ticks = [(place(2.0**k), _tick(k)) for k in range(-_DOUBLINGS, _DOUBLINGS + 1)]
-    shown = [_bar(each) for each in record.results if each.best(True)]
+    shown = [_bar(result) for result in record.results if result.best(True)]
     template = environment.get_template("bars.svg.j2")
     return template.render(title=heading(record), about=libraries(record), bars=shown, ticks=ticks)
 

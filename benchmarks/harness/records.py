@@ -58,9 +58,9 @@ class Result:
     def times(self, ours: bool) -> dict[str, float]:
         """Peer -> seconds, of ours or of the others."""
         return {
-            name: each.seconds
-            for name, each in self.outcomes.items()
-            if each.ours is ours and each.seconds is not None
+            name: outcome.seconds
+            for name, outcome in self.outcomes.items()
+            if outcome.ours is ours and outcome.seconds is not None
         }
 
     def best(self, ours: bool) -> str:
@@ -81,9 +81,9 @@ class Result:
     def troubles(self) -> list[str]:
         """What is wrong with ours, one line each."""
         return [
-            f"{self.item}/{self.case}: {name} {each.state}: {each.note}"
-            for name, each in self.outcomes.items()
-            if each.ours and each.state in ("failed", "wrong")
+            f"{self.item}/{self.case}: {name} {outcome.state}: {outcome.note}"
+            for name, outcome in self.outcomes.items()
+            if outcome.ours and outcome.state in ("failed", "wrong")
         ]
 
 
@@ -116,7 +116,7 @@ class Record:
             "device": dict(self.device),
             "versions": dict(self.versions),
             "settings": dict(self.settings),
-            "results": [_with_ratios(each) for each in self.results],
+            "results": [_with_ratios(result) for result in self.results],
         }
 
 
@@ -154,7 +154,7 @@ def latest(path: Path, device: str) -> Record:
     if not path.is_dir():
         return load(path)
     records = [load(each) for each in sorted(path.glob("*.json"))]
-    fitting = [each for each in records if each.device["name"] == device]
+    fitting = [record for record in records if record.device["name"] == device]
     if not fitting:
         given = f"{len(records)} records in {path}, none of {device}"
         raise ArgumentError(message("bench", given, "a record of the same device"))

@@ -151,4 +151,4 @@ def _told(record: Record, options: Options) -> int:
             print(f"fell behind: {line}")
         if not behind:
             print(f"nothing fell behind {options.against} of {then.date[:10]}")
-    return 1 if behind or any(each.troubles() for each in record.results) else 0
+    return 1 if behind or any(result.troubles() for result in record.results) else 0

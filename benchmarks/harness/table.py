@@ -26,7 +26,7 @@ def duration(seconds: float) -> str:
 def columns(record: Record) -> tuple[list[str], list[str]]:
     """Our ways and the others that have a time somewhere, in the peers' order."""
     columns_of = [
-        {name for each in record.results for name in each.times(ours)} for ours in (True, False)
+        {name for result in record.results for name in result.times(ours)} for ours in (True, False)
     ]
     ordered = [*PEERS, *sorted((columns_of[0] | columns_of[1]) - PEERS.keys())]
     ours, others = ([name for name in ordered if name in each] for each in columns_of)
@@ -47,8 +47,8 @@ def rows(record: Record, bold: str = "") -> Iterator[list[str]]:
         bold: What stands before and behind the ratio to the best peer.
     """
     ours, others = columns(record)
-    for each in record.results:
-        yield [f"{each.item}/{each.case}", *_cells(each, ours, others, bold)]
+    for result in record.results:
+        yield [f"{result.item}/{result.case}", *_cells(result, ours, others, bold)]
 
 
 def _cells(result: Result, ours: Sequence[str], others: Sequence[str], bold: str) -> Iterator[str]:
@@ -73,16 +73,16 @@ def notes(record: Record) -> Iterator[str]:
     """Why something has no time, a line each; that a peer is absent is said once."""
     absent = {
         f"{name}: absent, {outcome.note}": None
-        for each in record.results
-        for name, outcome in each.outcomes.items()
+        for result in record.results
+        for name, outcome in result.outcomes.items()
         if outcome.state == "absent"
     }
     yield from absent
-    for each in record.results:
-        what = f"{each.item}/{each.case}"
-        if each.needs:
-            yield f"{what}: {each.needs}"
-        for name, outcome in each.outcomes.items():
+    for result in record.results:
+        what = f"{result.item}/{result.case}"
+        if result.needs:
+            yield f"{what}: {result.needs}"
+        for name, outcome in result.outcomes.items():
             if outcome.state in ("failed", "wrong"):
                 yield f"{what}: {name} {outcome.state}, {outcome.note}"
 

@@ -42,7 +42,7 @@ class Training:
         self.optimizer.zero_grad()
         loss = self.loss(*self.inputs)
         loss.backward()
-        return [loss, *(each.grad for each in self.parameters)]
+        return [loss, *(parameter.grad for parameter in self.parameters)]
 
     def step(self, *inputs: Any) -> Any:
         """A step; gives the loss."""
@@ -106,7 +106,7 @@ def _netcl(how: str, ours: Ours, device: Device) -> Work:
         training = training.compiled(ag.jit_compile)
 
     def results() -> list[Array]:
-        return [each.numpy() for each in training.gradients()]
+        return [gradient.numpy() for gradient in training.gradients()]
 
     return Work(_replayed(training) if how == "-replay" else _stepping(training), results)
 
@@ -169,4 +169,4 @@ def _exact(theirs: Theirs) -> list[Array]:
 
 
 def _arrays(training: Training) -> list[Array]:
-    return [np.asarray(each.detach().cpu()) for each in training.gradients()]
+    return [np.asarray(gradient.detach().cpu()) for gradient in training.gradients()]

@@ -36,7 +36,7 @@ def plugin_commands() -> dict[str, click.Command]:
     """The commands that installed plugins add; loads the plugins."""
     added = importlib.import_module("netcl_core.plugins.commands")
     commands: dict[str, Any] = added.plugin_commands(taken=_own(netcl))
-    return {name: _runnable(name.split()[-1], each) for name, each in commands.items()}
+    return {name: _runnable(name.split()[-1], command) for name, command in commands.items()}
 
 
 def _runnable(name: str, command: Any) -> click.Command:

@@ -35,7 +35,7 @@ _MAX_CHUNK: Final = 4096
 _LONG_CHUNK: Final = 65536
 _CHUNKS_PER_CORE: Final = 32
 #: In which dtype NumPy computes with values of each.
-_COMPUTED: Final = {each.numpy: NUMPY_OF_COMPUTE[each.compute] for each in DTYPES.values()}
+_COMPUTED: Final = {dtype.numpy: NUMPY_OF_COMPUTE[dtype.compute] for dtype in DTYPES.values()}
 
 
 @final

@@ -267,7 +267,7 @@ def serve(wanted: list[str]) -> None:
 
 def _facts(device: Any) -> list[str]:
     facts = (device.platform.name, device.name, device.driver_version)
-    return [each.strip() for each in facts]
+    return [fact.strip() for fact in facts]
 
 
 def _name_of(context: Any, source: str, options: str, more: tuple[str, ...] = ()) -> str:

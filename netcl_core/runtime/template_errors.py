@@ -78,7 +78,7 @@ def _place(error: BaseException, path: Path) -> str:
         read = Path(getattr(error, "path", ""))
         return f"line {line}{'' if read == path else f' of {read.name}'}: "
     frames = traceback.extract_tb(error.__traceback__)
-    inside = [each for each in frames if each.filename.endswith(".j2")]  # as Jinja names them
+    inside = [frame for frame in frames if frame.filename.endswith(".j2")]  # as Jinja names them
     own = [each for each in inside if Path(each.filename) == path]
     where = f"line {own[-1].lineno}: " if own else ""
     if inside and inside[-1] not in own:

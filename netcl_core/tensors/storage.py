@@ -80,8 +80,8 @@ class Storage:
 
     def members(self) -> list[Any]:
         """The living operands that are known to share the memory: the base and its views."""
-        members = [self.base, *(each() for each in self._views)]
-        return [each for each in members if each is not None]
+        members = [self.base, *(view() for view in self._views)]
+        return [member for member in members if member is not None]
 
     def nbytes(self) -> int:
         """The size in bytes."""

@@ -44,8 +44,8 @@ def look(array: Array) -> None:
     if _waiting.check is None:
         return
     check, references = _waiting.check
-    operands = [each() for each in references]
-    gone = any(each is None for each in operands)
+    operands = [reference() for reference in references]
+    gone = any(operand is None for operand in operands)
     if gone or (array.dtype.kind in "fV" and np.isnan(array).any()):
         _waiting.check = None
         if not gone:

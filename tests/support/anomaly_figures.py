@@ -76,7 +76,9 @@ def all_cases() -> dict[str, list[Case]]:
 
 def draw(case: Case, dtype: str, number: int) -> list[Array]:
     """The inputs of a number: a variant of the case, in one of four manners."""
-    small = [each for each in case.variants if 0 < max(map(np.prod, each), default=0) <= MOST]
+    small = [
+        variant for variant in case.variants if 0 < max(map(np.prod, variant), default=0) <= MOST
+    ]
     shapes = small[number % len(small)] if small else case.variants[0]
     arrays = case.sample(shapes, dtype, str(number))
     random = np.random.default_rng(zlib.crc32(f"{case}{number}".encode()))
@@ -103,10 +105,10 @@ def wrongs(
     `finite` says which elements of the result are numbers: no difference is known at the others.
     """
     for factor in FACTORS:
-        changed = [_scaled(each, factor) for each in gradients]
+        changed = [_scaled(gradient, factor) for gradient in gradients]
         if any(b is not None and _visible(a, b) for a, b in zip(gradients, changed, strict=True)):
             yield factor, changed
-    changed = [_off(each, random, finite) for each in gradients]
+    changed = [_off(gradient, random, finite) for gradient in gradients]
     if any(b is not None and _visible(a, b) for a, b in zip(gradients, changed, strict=True)):
         yield ONE, changed
 

@@ -123,16 +123,16 @@ def signature(thing: Any) -> str:
     except (TypeError, ValueError):
         return "(...)"
     parts, star = [], False
-    for each in found_signature.parameters.values():
-        if each.name == "self":
+    for parameter in found_signature.parameters.values():
+        if parameter.name == "self":
             continue
-        if each.kind is each.KEYWORD_ONLY and not star:
+        if parameter.kind is parameter.KEYWORD_ONLY and not star:
             parts.append("*")
             star = True
-        star = star or each.kind is each.VAR_POSITIONAL
-        mark = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
-        default = "" if each.default is each.empty else f"={_default(each.default)}"
-        parts.append(f"{mark}{each.name}{default}")
+        star = star or parameter.kind is parameter.VAR_POSITIONAL
+        mark = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        default = "" if parameter.default is parameter.empty else f"={_default(parameter.default)}"
+        parts.append(f"{mark}{parameter.name}{default}")
     return f"({', '.join(parts)})"
 
 

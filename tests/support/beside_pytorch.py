@@ -227,7 +227,7 @@ def here(library: Any) -> Iterator[str]:
         for state, names in table(library)[name].items():
             kind = "absent" if state in general else state if state in counts else "refused"
             counts[kind] += len(names)
-        yield f"| {title} | {' | '.join(str(each) for each in counts.values())} |"
+        yield f"| {title} | {' | '.join(str(count) for count in counts.values())} |"
 
 
 def absences(library: Any) -> Iterator[str]:

@@ -31,9 +31,9 @@ class _Step:
         results = list(self.call(*tensors, *self.numbers))
         forms = [np.empty(each.shape, each.dtype) for each in results]
         weights = covectors(forms, [each.dtype for each in results])
-        for result, each in zip(results, weights, strict=True):
-            if each is not None and result.requires_grad:
-                ag.backward(result, each.astype(result.dtype), retain_graph=True)
+        for result, weight in zip(results, weights, strict=True):
+            if weight is not None and result.requires_grad:
+                ag.backward(result, weight.astype(result.dtype), retain_graph=True)
         return results
 
 

@@ -30,8 +30,8 @@ def arrays_of(case: Case, dtype: str) -> list[Array]:
         several = [
             shapes
             for shapes in case.variants
-            if min(np.prod(each) for each in shapes) > 0
-            and 1 < max(np.prod(each) for each in shapes) < 5000
+            if min(np.prod(shape) for shape in shapes) > 0
+            and 1 < max(np.prod(shape) for shape in shapes) < 5000
         ]
         return case.sample(several[0], dtype) if several else case.main_sample(dtype)
     return case.sample(for_inputs(BROADCAST, len(case.inputs)), dtype)

@@ -277,9 +277,9 @@ def _first_failure(place: Path, what: Sequence[str], past: Sequence[str], second
     notes.write_text("")
     sources = [place / each for each in _SOURCES.values()]
     folders = [place, place / "tests" / "support", *sources, os.environ.get("PYTHONPATH")]
-    path = os.pathsep.join(str(each) for each in folders if each)
+    path = os.pathsep.join(str(folder) for folder in folders if folder)
     hangs = [f"faulthandler_timeout={_HANGS}", "faulthandler_exit_on_timeout=true"]
-    options = [*(f"--override-ini={each}" for each in hangs), *(f"--deselect={x}" for x in past)]
+    options = [*(f"--override-ini={hang}" for hang in hangs), *(f"--deselect={x}" for x in past)]
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-x", "-q", "-p", "engine_faults", *options, *what],
         cwd=place,

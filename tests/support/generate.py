@@ -269,7 +269,7 @@ def wanted() -> dict[Path, str]:
         + "\n",
         **readme_drawings.wanted(),
         **concept_drawings.wanted(),
-        **{RECORDS / f"{name}.svg": svg(each) for name, each in last_records(RECORDS).items()},
+        **{RECORDS / f"{name}.svg": svg(record) for name, record in last_records(RECORDS).items()},
     }
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = path.read_text(encoding="utf-8")

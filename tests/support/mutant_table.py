@@ -75,7 +75,7 @@ def lines(
 def daily_share(everything: Iterable[MutantVerdict], by_day: Iterable[MutantVerdict]) -> float:
     """The part of the faults that all checks catch which those of every day catch, too."""
     caught, daily = (
-        {(each.op, each.kind, each.text) for each in verdicts if each.caught_by}
+        {(verdict.op, verdict.kind, verdict.text) for verdict in verdicts if verdict.caught_by}
         for verdicts in (everything, by_day)
     )
     return len(caught & daily) / max(1, len(caught))
@@ -130,7 +130,7 @@ def _short(text: str) -> str:
 
 
 def _place() -> str:
-    return next(each.platform for each in usable_devices() if each.backend == "opencl")
+    return next(device.platform for device in usable_devices() if device.backend == "opencl")
 
 
 def published() -> dict[str, Figure]:
@@ -172,11 +172,11 @@ def main() -> None:
     weak = [
         provider
         for provider, verdicts in results
-        if sum(bool(each.caught_by) for each in verdicts) < WANTED * len(verdicts)
+        if sum(bool(verdict.caught_by) for verdict in verdicts) < WANTED * len(verdicts)
     ]
     for provider in weak:
         print(f"FAILED {provider}: fewer than {WANTED:.0%} of its seeded faults are caught")
-    share = daily_share((each for _, verdicts in results for each in verdicts), by_day)
+    share = daily_share((verdict for _, verdicts in results for verdict in verdicts), by_day)
     print(f"the tests of every day catch {share:.1%} of what all checks catch")
     sys.exit(1 if weak or share < DAILY else 0)
 

@@ -101,8 +101,8 @@ def _section(table: Table, outcomes: Sequence[Outcome], devices: Sequence[Device
 
 def _cell(outcomes: Iterable[Outcome]) -> str:
     states: dict[str, set[str]] = {}
-    for each in outcomes:
-        states.setdefault(each.dtype, set()).add(each.state)
+    for outcome in outcomes:
+        states.setdefault(outcome.dtype, set()).add(outcome.state)
     words = [
         f"**{short}**" if "failed" in states[dtype] else short
         for dtype, short in SHORT.items()
@@ -114,7 +114,7 @@ def _cell(outcomes: Iterable[Outcome]) -> str:
 def _reasons(outcomes: Sequence[Outcome], devices: Sequence[Device]) -> Iterator[str]:
     """What failed, and what was expected to."""
     platforms = {device.id: device.platform for device in devices}
-    told = [each for each in outcomes if each.state in {"failed", "xfailed"}]
+    told = [outcome for outcome in outcomes if outcome.state in {"failed", "xfailed"}]
     if told:
         yield ""
     for one in told:
@@ -191,7 +191,9 @@ def main() -> None:
     elif sys.argv[1:]:
         text = _replaced(PAGE.read_text(encoding="utf-8"), text)
     PAGE.write_text(text, encoding="utf-8")
-    failed = [each for _, outcomes in results for each in outcomes if each.state == "failed"]
+    failed = [
+        outcome for _, outcomes in results for outcome in outcomes if outcome.state == "failed"
+    ]
     for one in failed:
         print(f"FAILED {one.check} of {one.op} on {one.device} in {one.dtype}: {one.reason}")
     sys.exit(1 if failed else 0)

@@ -123,7 +123,7 @@ class Program:
                 operands = [x for x in by_name[name].operands if x in by_name]
                 rest = [x for x in self.outputs if x != name]
                 programs += [replace(self, outputs=(*rest, x)) for x in dict.fromkeys(operands)]
-        return [each.pruned() for each in programs]
+        return [program.pruned() for program in programs]
 
     def pruned(self) -> Program:
         """Without the lines that no output needs."""

@@ -207,8 +207,8 @@ def survey(rows: Iterator[tuple[str, str]]) -> dict[str, collections.Counter[str
 
 def table(title: str, counts: dict[str, collections.Counter[str]]) -> str:
     """A part of the page: the counts, and a row for each name."""
-    samples = sum(each.total() for each in counts.values())
-    agree = sum(each[""] for each in counts.values())
+    samples = sum(count.total() for count in counts.values())
+    agree = sum(count[""] for count in counts.values())
     lines = [
         f"{len(counts)} {title}, {samples} samples: {agree} agree.\n",
         f"| {title} | samples | agree | else |", "|---|---|---|---|",

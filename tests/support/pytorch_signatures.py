@@ -91,7 +91,8 @@ def _called(value: Any) -> str:
     ):
         return ""
     parameters = inspect.signature(value.forward).parameters.values()
-    return f" -> ({', '.join(_one(each) for each in parameters if each.name != 'self')})"
+    forms = [_one(parameter) for parameter in parameters if parameter.name != "self"]
+    return f" -> ({', '.join(forms)})"
 
 
 def _forms(owner: Any, place: str, name: str) -> list[str]:
@@ -107,7 +108,11 @@ def _forms(owner: Any, place: str, name: str) -> list[str]:
     except (TypeError, ValueError):
         stub = _stubs("torch").get(name)
         return stub or [""]
-    parts = [_one(each) for each in signature_of.parameters.values() if each.name != "self"]
+    parts = [
+        _one(parameter)
+        for parameter in signature_of.parameters.values()
+        if parameter.name != "self"
+    ]
     return [f"({', '.join(parts)})"]
 
 

@@ -39,7 +39,7 @@ _TIMES = [
 @cache
 def compiled_gate() -> Any:
     """The kernels of `gate`, forward and backward; None where no OpenCL runtime has a CPU."""
-    devices = [each for each in nc.devices() if each.has_kernels and each.kind == "cpu"]
+    devices = [device for device in nc.devices() if device.has_kernels and device.kind == "cpu"]
     if not devices:
         return None
     before = nc.default_device()

@@ -34,8 +34,8 @@ def repack(name: str, folder: Path) -> Path:
     path = folder / f"{stem}-{installed.version}-{tags[-1].split()[0]}.whl"  # py2 comes first
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:  # stored, since it is unpacked at once
-        for each in files:
-            archive.write(str(installed.locate_file(each)), each.as_posix())
+        for file in files:
+            archive.write(str(installed.locate_file(file)), file.as_posix())
     return path
 
 

@@ -60,7 +60,7 @@ class Recorder:
         environment.get_template = noted
 
     def note_choice(self, candidates: Any, chosen: Any) -> None:
-        self.idle |= {each.label for each in candidates}
+        self.idle |= {candidate.label for candidate in candidates}
         self.used.add(chosen.label)
 
     def end(self, device: Any, name: str, label: str) -> None:
@@ -94,10 +94,10 @@ def run(name: str, each: Call, dtype: str) -> None:
 def calls() -> Iterator[tuple[str, Call]]:
     """Every call with its op's name."""
     for row in registry.rows("primitive"):
-        for each in primitive_calls(row.record.name, row.record.arity):
-            yield row.record.name, each
-    for each in layout_calls():
-        yield "maximum", each
+        for call in primitive_calls(row.record.name, row.record.arity):
+            yield row.record.name, call
+    for call in layout_calls():
+        yield "maximum", call
     for name, some in (STRUCTURED | PARTS).items():
         for each in some:
             yield name, each

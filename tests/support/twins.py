@@ -84,8 +84,8 @@ class Network(Twin):
         super().__init__()
         layers = nn.Linear(12, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 5)
         self.model = nn.Sequential(*layers)
-        for number, each in enumerate(self.model.parameters()):
-            each.overwrite(floats(each.shape, number) * 0.3)
+        for number, parameter in enumerate(self.model.parameters()):
+            parameter.overwrite(floats(parameter.shape, number) * 0.3)
         self.params = list(self.model.parameters())
         optimizer = optim.Adam(self.params, lr=1e-2)
         schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, 60)
@@ -108,9 +108,9 @@ class Network(Twin):
 def values(twin: Twin, result: Any) -> list[Any]:
     """The outputs, parameters and gradients on the host."""
     outputs = result if isinstance(result, tuple) else (result,)
-    gradients = [each.grad for each in twin.params]
+    gradients = [param.grad for param in twin.params]
     arrays = [*outputs, *twin.params, *gradients]
-    return [None if each is None else each.numpy() for each in arrays]
+    return [None if array is None else array.numpy() for array in arrays]
 
 
 def same(actual: list[Any], wanted: list[Any]) -> None:

@@ -101,7 +101,7 @@ def read_advisories(path: Path) -> tuple[Advisory, ...]:
 
 def as_json(advisories: Iterable[Advisory]) -> str:
     """The text of `advisories.json`."""
-    rows = [asdict(each) for each in advisories]
+    rows = [asdict(advisory) for advisory in advisories]
     return json.dumps({"schema": SCHEMA, "advisories": rows}, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -194,7 +194,7 @@ def _linked() -> Iterator[str]:
     """What the links in the folders of the import path lead to: some installers make such."""
     for folder in _path():
         with contextlib.suppress(OSError), os.scandir(folder or os.curdir) as entries:
-            yield from (os.path.realpath(each.path) for each in entries if each.is_symlink())
+            yield from (os.path.realpath(entry.path) for entry in entries if entry.is_symlink())
 
 
 def _bound(option: str, place: str | Path, hidden: Sequence[str] | None) -> Iterator[str]:

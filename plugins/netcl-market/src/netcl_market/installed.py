@@ -186,7 +186,7 @@ def core() -> Installed:
 
 def by_name(distributions: Iterable[Distribution]) -> dict[str, Installed]:
     """The installed distributions by their canonical names, sorted."""
-    by_name = {canonical(each.name): each for each in distributions}
+    by_name = {canonical(distribution.name): distribution for distribution in distributions}
     return {name: Installed(name, by_name[name].version, by_name[name]) for name in sorted(by_name)}
 
 

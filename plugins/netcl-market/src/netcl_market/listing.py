@@ -69,7 +69,7 @@ def show_info(name: str, with_traceback: bool, as_json: bool) -> int:
             name, [text for each in installed for text in (each.name, each.distribution)]
         )
     if as_json:
-        print_json([_data(each, with_traceback) for each in matches])
+        print_json([_data(match, with_traceback) for match in matches])
     for plugin in matches if not as_json else ():
         _print_info(plugin, with_traceback)
     return 1 if any(plugin.failed for plugin in matches) else 0

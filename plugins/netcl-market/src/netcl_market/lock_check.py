@@ -103,7 +103,13 @@ def _rendered(devices: Sequence[str]) -> tuple[Lock | None, str]:
         Scratch("lock") as folder,
     ):
         fresh = Path(folder) / LOCK_FILE
-        words = ["plugins", "lock", "--out", str(fresh), *(f"--device={each}" for each in devices)]
+        words = [
+            "plugins",
+            "lock",
+            "--out",
+            str(fresh),
+            *(f"--device={device}" for device in devices),
+        ]
         try:
             done = child_processes.run(
                 [sys.executable, "-m", "netcl_core.cli.main", *words],
@@ -138,12 +144,12 @@ def _print(
     path: Path, mismatches: Sequence[Difference], said: Sequence[str], as_json: bool
 ) -> None:
     if as_json:
-        rows = [{**asdict(each), "remedy": each.remedy} for each in mismatches]
+        rows = [{**asdict(mismatch), "remedy": mismatch.remedy} for mismatch in mismatches]
         data = {"lock": str(path), "fits": not mismatches, "differences": rows, "notes": [*said]}
         print_json(data)
         return
-    for each in mismatches:
-        print(each)
+    for mismatch in mismatches:
+        print(mismatch)
     for note in said:
         print(f"note: {note}")
     print(f"{path}: {len(mismatches)} differences" if mismatches else f"{path} fits")

@@ -101,8 +101,8 @@ def insist(plugins: Collection[Plugin]) -> None:
 
 def lacking(lock: Lock, plugins: Collection[Plugin]) -> list[str]:
     """A text for each distribution that a lock has chosen and that cannot serve."""
-    states = {canonical(each.distribution): each for each in plugins}
-    able = {canonical(each.distribution) for each in plugins if each.state in _ABLE}
+    states = {canonical(plugin.distribution): plugin for plugin in plugins}
+    able = {canonical(plugin.distribution) for plugin in plugins if plugin.state in _ABLE}
     return [
         str(
             Difference(
@@ -135,12 +135,12 @@ def verdict(installed: Iterable[Distribution]) -> LockFit | None:
         lock, differences, sealed = verify(path, installed)
     except PluginError as error:
         return LockFit(path, None, (f"{error.code}: {error}",), False)
-    fits = all(each.code in NOTES for each in differences)
+    fits = all(difference.code in NOTES for difference in differences)
     return LockFit(path, lock, tuple(map(str, differences)), fits, sealed)
 
 
 def _complain(fit: LockFit) -> None:
-    lines = [f"- {each}" for each in fit.differences]
+    lines = [f"- {difference}" for difference in fit.differences]
     text = "\n".join([f"{fit.path} does not fit what is installed:", *lines])
     if not fit.fits and lock_is_strict():
         raise plugin_error("NP509", f"NP509: {text}\n{FAILURES['NP509'].remedy}")

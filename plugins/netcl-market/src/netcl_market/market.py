@@ -31,7 +31,7 @@ class Market(Finder):
             plugins = survey(
                 self._states, deadly_only=True, skip=skip, unlocked=locking.admits_strangers()
             )
-            locking.hold([each.source for each in plugins])
+            locking.hold([plugin.source for plugin in plugins])
         finally:
             self.save()
         return plugins
@@ -91,7 +91,7 @@ class Market(Finder):
         if not config.get("advisories"):
             return
         try:
-            advisories = withdrawn({each.distribution: each.version for each in plugins})
+            advisories = withdrawn({plugin.distribution: plugin.version for plugin in plugins})
         except RecordError as error:
             yield "advisories", False, str(error)
             return

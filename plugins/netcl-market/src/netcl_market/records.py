@@ -61,8 +61,8 @@ def _reader(kind: Any) -> _Reader:
 def _dataclass_reader(kind: Any) -> _Reader:
     hints, missing = get_type_hints(kind), dataclasses.MISSING
     rows = [
-        (each.name, _reader(hints[each.name]), each.default is each.default_factory is missing)
-        for each in dataclasses.fields(kind)
+        (field.name, _reader(hints[field.name]), field.default is field.default_factory is missing)
+        for field in dataclasses.fields(kind)
     ]
 
     def reader(data: Any, where: str) -> Any:

@@ -344,8 +344,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         @wraps(function)
         def call(*args: Any, **values: Any) -> Any:
             self.budget.step()
-            for each in args:
-                self.budget.searched(each)
+            for arg in args:
+                self.budget.searched(arg)
             return self.budget.measured(function(*args, **values))
 
         return call
@@ -383,7 +383,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """The lines of a text further to the right, all but the first."""
         lines = str(text).splitlines(keepends=True)
         self.budget.fit(len(lines) * int(width), "a text")
-        moved = [" " * width + each if blank or each.strip() else each for each in lines]
+        moved = [" " * width + line if blank or line.strip() else line for line in lines]
         return "".join(moved if first else [*lines[:1], *moved[1:]])
 
 

@@ -108,7 +108,7 @@ class Sealed(MetaPathFinder):
 
         data, name = path.read_bytes(), str(path)
         locked = self._digests.get(name)
-        if locked is None and not any(name.startswith(f"{each}/") for each in self._folders):
+        if locked is None and not any(name.startswith(f"{folder}/") for folder in self._folders):
             return data
         if hashlib.sha256(data).hexdigest() != locked:
             given = f"{path} is not the file that was compared with the lock"

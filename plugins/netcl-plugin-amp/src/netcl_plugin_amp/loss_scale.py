@@ -180,11 +180,11 @@ def joined(flags: Sequence[Tensor]) -> Tensor:
     if len(flags) == 1:
         return flags[0]
     overflow = Tensor.zeros((1,), "int32", flags[0].device)
-    for each in flags:
+    for flag in flags:
         if not overflow.device.has_kernels:
-            on_host(_join_numpy, [each], [overflow])
+            on_host(_join_numpy, [flag], [overflow])
         else:
-            _kernel(overflow.device, "scaler_join")([each.buffer], [overflow.buffer])
+            _kernel(overflow.device, "scaler_join")([flag.buffer], [overflow.buffer])
     return overflow
 
 

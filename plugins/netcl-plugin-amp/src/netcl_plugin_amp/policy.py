@@ -73,7 +73,7 @@ class AmpPolicy:
                 self._insist(rule in RULES, f"the rule {rule!r} for {name}", RULES)
         self._insist(self.default in RULES, f"the default {self.default!r}", RULES)
         named = isinstance(self.forbids, (tuple, list)) and all(
-            isinstance(each, str) for each in self.forbids
+            isinstance(forbid, str) for forbid in self.forbids
         )
         self._insist(named, f"forbids = {self.forbids!r}", ["a tuple of names of ops"])
         self._insist(_is_share(self.tolerance), f"the tolerance {self.tolerance!r}", ["above 0"])

@@ -54,7 +54,7 @@ class _Training:
 
     def batch(self, bad: float | None) -> list[Any]:
         """Gradients, one of them with a bad element; a clean step's formula on the host."""
-        gradients = [self.drawn(each.shape, each.dtype) for each in self.params]
+        gradients = [self.drawn(param.shape, param.dtype) for param in self.params]
         if bad is None:
             for value, moved, gradient in zip(self.wanted, self.momentum, gradients, strict=True):
                 moved[...] = 0.5 * moved + gradient.astype("float64")
@@ -102,7 +102,7 @@ def captured(device: Device) -> None:
             return training.step(*[next(rest) if each.size else each for each in first])
 
         graph = ag.capture(step, *given, device=device)
-        return lambda *gradients: graph(*[each for each in gradients if each.size])
+        return lambda *gradients: graph(*[gradient for gradient in gradients if gradient.size])
 
     _play(device, begin)
 

@@ -22,7 +22,7 @@ def supports_fp16(queue: Any) -> bool:
     try:
         if isinstance(queue, Device):
             return queue.supports_fp16
-        own = next((each for each in devices() if _is_queue_of(queue, each)), None)
+        own = next((device for device in devices() if _is_queue_of(queue, device)), None)
         return "cl_khr_fp16" in queue.device.extensions if own is None else own.supports_fp16
     except Exception:  # whatever a foreign object raises, the documented answer is no
         return False

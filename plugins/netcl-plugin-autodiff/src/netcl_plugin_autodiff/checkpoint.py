@@ -104,8 +104,8 @@ class CheckpointCall:
     def _computed(self, leaves: list[Any]) -> _Run:
         """The function called with others in the place of the arguments."""
         args = list(self._args)
-        for place, each in zip(self._places, leaves, strict=True):
-            args[place] = each
+        for place, leaf in zip(self._places, leaves, strict=True):
+            args[place] = leaf
         count = len(args) - len(self._names)
         since = next_number()
         kwargs = dict(zip(self._names, args[count:], strict=True))
@@ -116,7 +116,7 @@ class CheckpointCall:
         if not results or not all(isinstance(x, Tensor) for x in results):
             given = f"a function that returned {type(function).__name__}"
             raise ArgumentError(message(_WHO, given, "a tensor, or a tuple or list of tensors"))
-        own = {target_of(each) for each in leaves}
+        own = {target_of(leaf) for leaf in leaves}
         used = [x for x in _outside(results, since) if target_of(x) not in own]
         return _Run(function, results, leaves, used, since)
 

@@ -351,7 +351,7 @@ def _unbound(x: Any, dim: int) -> Any:
 def _stacked(results: list[Any], out_dims: Any) -> Any:
     """The nest of results with each tensor stacked along its dimension."""
     first = results[0]
-    rows = [functional.leaves_of(each) for each in results]
+    rows = [functional.leaves_of(result) for result in results]
     if not rows[0] or (not isinstance(first, (nc.Tensor, tuple, list, dict))):
         raise ArgumentError(message("vmap", f"a {type(first).__name__} as result", "tensors"))
     dims = _dims_of(first, out_dims)

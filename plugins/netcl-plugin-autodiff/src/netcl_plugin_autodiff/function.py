@@ -142,7 +142,7 @@ class Function:
         results = [next(outputs) if isinstance(x, Tensor) else x for x in given]
         for i, x in enumerate(given):
             if id(x) in dirty:
-                old = inputs[[id(each) for each in operands].index(id(x))]
+                old = inputs[[id(operand) for operand in operands].index(id(x))]
                 results[i] = becomes(x, old, results[i], cls.__name__)
         return tuple(results) if isinstance(output, tuple) else results[0]
 

@@ -222,7 +222,7 @@ def capture(
         devices = [each.device for each in (*examples, *params) if isinstance(each, Tensor)]
         device = devices[0] if devices else None
     graph = CompiledGraph(params, device)
-    inputs = [as_operand(each, graph.device) for each in examples]
+    inputs = [as_operand(example, graph.device) for example in examples]
     inputs = [x if x.geometry is None else x.duplicate() for x in inputs]
     with graph:
         result = step(*inputs)

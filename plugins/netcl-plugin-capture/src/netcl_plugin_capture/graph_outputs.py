@@ -15,7 +15,9 @@ from netcl_plugin_capture.recording import Recording
 def operands_in(frame: FrameType) -> dict[str, Any]:
     """The variables of a frame that are tensors."""
     variables = frame.f_locals
-    tensors = {name: each for name, each in variables.items() if isinstance(each, Tensor)}
+    tensors = {
+        name: variable for name, variable in variables.items() if isinstance(variable, Tensor)
+    }
     if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict:
         for name in tensors:  # before Python 3.13 a function's frame keeps them there to its end
             del variables[name]

@@ -103,8 +103,9 @@ def weights(request: Request, problem: Problem) -> Kernels:
     columns = [*launcher.operands(1), launcher.scratch(1, "packed", written=True),
                launcher.scratch(2, "offsets", "long", written=True),
                launcher.scratch(3, "taps", "long", written=True)]  # fmt: skip
-    weigh = [packed.padded.buffer, launcher.scratch(1, "packed"), launcher.scratch(2, "offsets", "long"),
-             launcher.scratch(3, "taps", "long"), launcher.scratch(4, "sums", written=True)]  # fmt: skip
+    weigh = [packed.padded.buffer, launcher.scratch(1, "packed"),
+             launcher.scratch(2, "offsets", "long"), launcher.scratch(3, "taps", "long"),
+             launcher.scratch(4, "sums", written=True)]  # fmt: skip
     items = max(1, problem.batch) * panels * -(-volume // _BLOCK)
     launches = (
         *packed.padded.launches(),

@@ -80,7 +80,7 @@ def forward(x: Spec, weight: Spec, out: Spec, attrs: Mapping[str, Any]) -> Probl
         source[2:], target[2:], kernel, _raised(attrs["stride"], 1),
         _raised(attrs["dilation"], 1), _raised(attrs["padding"], (0, 0)), strict=True,
     )  # fmt: skip
-    axes = tuple(_forward_axis(*each) for each in settings)
+    axes = tuple(_forward_axis(*setting) for setting in settings)
     channels, outputs = source[1] // groups, target[1] // groups
     return Problem(source[0], groups, channels, outputs, channels, 1, (axes,))
 
@@ -102,7 +102,7 @@ def transposed(x: Spec, weight: Spec, out: Spec, attrs: Mapping[str, Any]) -> Pr
         source[2:], target[2:], kernel, _raised(attrs["stride"], 1),
         _raised(attrs["dilation"], 1), _raised(attrs["padding"], (0, 0)), strict=True,
     )  # fmt: skip
-    walks = tuple(product(*(_transposed_axes(*each) for each in settings)))
+    walks = tuple(product(*(_transposed_axes(*setting) for setting in settings)))
     channels, outputs = source[1] // groups, target[1] // groups
     return Problem(source[0], groups, channels, outputs, 1, outputs, walks)
 
@@ -144,7 +144,7 @@ def spread(
         problem.walks[0], _raised(attrs["dilation"], 1), _raised(attrs["padding"], (0, 0)),
         strict=True,
     )  # fmt: skip
-    axes = tuple(_spread_axis(*each) for each in settings)
+    axes = tuple(_spread_axis(*setting) for setting in settings)
     return replace(problem, walks=(axes,)), _raised(attrs["stride"], 1)
 
 

@@ -66,7 +66,7 @@ class Launcher:
             **{f"{name}{i}": getattr(axis, name) for i, axis in enumerate(axes) for name in _AXIS},
             **(extra or {}),
         }
-        declared = [each for each in buffers if each[0] != "out" or slots.epilogue is None]
+        declared = [buffer for buffer in buffers if buffer[0] != "out" or slots.epilogue is None]
         context = {
             "phase": phase, "storage": self.storage, "compute": self.compute, "index": self.index,
             "buffers": tuple(text for _, _, text in declared), **self._declared(list(numbers)),

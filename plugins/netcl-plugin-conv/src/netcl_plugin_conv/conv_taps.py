@@ -52,8 +52,8 @@ def gather(request: Request, problem: Problem) -> Kernels:
         buffers = [*launcher.operands(0, 1, *bias), launcher.result()]
         items = max(1, -(-elements // LOCAL)) * LOCAL
         launches.append(
-            launcher.kernel("few", buffers, items, axes, flags, {"elements": elements}, request.slots,
-                        LOCAL)
+            launcher.kernel("few", buffers, items, axes, flags, {"elements": elements},
+                            request.slots, LOCAL)
         )  # fmt: skip
     return Kernels(tuple(launches))
 
@@ -72,8 +72,9 @@ def weights(request: Request, problem: Problem) -> Kernels:
     launcher = _launcher(request, problem, TEMPLATE, parts * elements)
     flags: dict[str, Any] = {"taps": tuple(axis.taps for axis in axes), "group": group}
     sums = launcher.scratch(0, "sums", written=True)
-    weigh = launcher.kernel("few_weigh", [*launcher.operands(0, 1), sums], pairs * parts * group, axes,
-                        flags, {"extent": extent, "share": share}, local=group)  # fmt: skip
+    buffers = [*launcher.operands(0, 1), sums]
+    weigh = launcher.kernel("few_weigh", buffers, pairs * parts * group, axes, flags,
+                            {"extent": extent, "share": share}, local=group)  # fmt: skip
     adds = _launcher(request, problem, SUMS, parts * elements)
     total = adds.kernel("total", [adds.scratch(0, "sums"), adds.result()],
                         -(-elements // LOCAL) * LOCAL, axes, {},

@@ -118,7 +118,7 @@ def _factors(given: Any, count: int) -> tuple[float, ...]:
         factors = tuple(float(each) for each in several)
     except (TypeError, ValueError, OverflowError):
         factors = ()
-    if len(factors) != count or not all(math.isfinite(each) and each > 0 for each in factors):
+    if len(factors) != count or not all(math.isfinite(factor) and factor > 0 for factor in factors):
         expected = f"a positive number, or {count} of them"
         raise AttributeValueError(message(_WHO, f"scale_factor={given!r}", expected))
     return factors

@@ -96,7 +96,7 @@ class Cursor:
 
     def texts(self, place: int) -> list[str]:
         """The tokens from a place on."""
-        return [each.text for each in self._tokens[place : self._place]]
+        return [token.text for token in self._tokens[place : self._place]]
 
     @property
     def place(self) -> int:

@@ -92,7 +92,7 @@ class Expression:
             elif isinstance(node, ast.Call):
                 if not isinstance(node.func, ast.Name) or node.func.id not in self._functions:
                     yield self._unknown(node.func)
-                elif any(each.arg is None for each in node.keywords):
+                elif any(keyword.arg is None for keyword in node.keywords):
                     yield "** is not allowed"
         for name in sorted(self.names - names) if names is not None else ():
             yield f"the name {name!r} is unknown (there are {', '.join(sorted(names or ()))})"
@@ -122,10 +122,10 @@ class Expression:
         return getattr(self, f"_{kind.lower()}")(node, names)
 
     def _tuple(self, node: ast.Tuple, names: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple([self._value(each, names) for each in node.elts])
+        return tuple([self._value(elt, names) for elt in node.elts])
 
     def _list(self, node: ast.List, names: Mapping[str, Any]) -> list[Any]:
-        return [self._value(each, names) for each in node.elts]
+        return [self._value(elt, names) for elt in node.elts]
 
     def _binop(self, node: ast.BinOp, names: Mapping[str, Any]) -> Any:
         left, right = self._value(node.left, names), self._value(node.right, names)
@@ -154,8 +154,8 @@ class Expression:
 
     def _boolop(self, node: ast.BoolOp, names: Mapping[str, Any]) -> Any:
         ends_at = isinstance(node.op, ast.Or)
-        for each in node.values:
-            tree = self._value(each, names)
+        for value in node.values:
+            tree = self._value(value, names)
             if bool(tree) is ends_at:
                 break
         return tree
@@ -168,15 +168,15 @@ class Expression:
 
     def _slice(self, node: ast.Slice, names: Mapping[str, Any]) -> slice:
         parts = (node.lower, node.upper, node.step)
-        return slice(*[None if each is None else self._value(each, names) for each in parts])
+        return slice(*[None if part is None else self._value(part, names) for part in parts])
 
     def _attribute(self, node: ast.Attribute, names: Mapping[str, Any]) -> Any:
         return getattr(self._value(node.value, names), node.attr)
 
     def _call(self, node: ast.Call, names: Mapping[str, Any]) -> Any:
         assert isinstance(node.func, ast.Name)  # checked when it was made
-        given = [self._value(each, names) for each in node.args]
-        named = {str(each.arg): self._value(each.value, names) for each in node.keywords}
+        given = [self._value(arg, names) for arg in node.args]
+        named = {str(keyword.arg): self._value(keyword.value, names) for keyword in node.keywords}
         return self._functions[node.func.id](*given, **named)
 
 

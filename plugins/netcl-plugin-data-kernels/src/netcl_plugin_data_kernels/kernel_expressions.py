@@ -297,7 +297,7 @@ class ExpressionReader(DeclarationReader):
         if once or not clean:  # what is written twice may be another index when it is used
             return "", first, first
         inside = " && ".join(f"(ulong)({each}) < {size}" for each, size in pairs)
-        return inside, token.text + "".join(f"[{each}]" for each in indices), first
+        return inside, token.text + "".join(f"[{index}]" for index in indices), first
 
     def is_clean(self, place: int) -> bool:
         """Whether what was read from a place on is the same number wherever it stands."""

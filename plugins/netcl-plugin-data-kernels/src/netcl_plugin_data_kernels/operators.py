@@ -65,7 +65,9 @@ class _Signature:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             given = bound.arguments
-            attrs = {name: each.checked(given[name]) for name, each in self.attributes.items()}
+            attrs = {
+                name: attribute.checked(given[name]) for name, attribute in self.attributes.items()
+            }
             return [given[name] for name in self.inputs], attrs
 
         bind.__name__ = self.op
@@ -115,7 +117,7 @@ def _referred(
     arrays: Sequence[Any],
     attrs: Mapping[str, Any],
 ) -> Any:
-    names = signature.names([widened(each) for each in arrays], attrs)
+    names = signature.names([widened(array) for array in arrays], attrs)
     results = tuple([each(names) for each in reference])
     return results if signature.results else results[0]
 
@@ -132,7 +134,7 @@ def _infer(
         holds = Expression(each.take("holds", str), each.who, SHAPES, known)
         conditions.append((holds, each.take("otherwise", str)))
         each.done()
-    shapes = [Expression(each, f"{op}: shape", SHAPES, known) for each in table.texts("shape")]
+    shapes = [Expression(text, f"{op}: shape", SHAPES, known) for text in table.texts("shape")]
     first = (f"{signature.inputs[0]}.dtype",) * len(shapes)
     kinds = [Expression(x, f"{op}: dtype", SHAPES, known) for x in table.texts("dtype", first)]
     if not len(shapes) == len(kinds) == len(signature.outputs):
@@ -237,9 +239,9 @@ class _Launch:
         parameters = tuple([kind for kind, _ in args])
         if room is not None:
             empty = ("scratch", len([each for each in room if each[0] == "scratch"]))
-            buffers = [each for each in args if each in room]
-            args = [empty if room.get(each) == 0 else each for each in args]
-            args += [("ulong", room[each] or _SPARE) for each in buffers]
+            buffers = [arg for arg in args if arg in room]
+            args = [empty if room.get(arg) == 0 else arg for arg in args]
+            args += [("ulong", room[buffer] or _SPARE) for buffer in buffers]
         group = tuple(each(names) for each in self.group)
         whole = group and all(type(each) is int for each in group)  # else the launch is refused
         items = {"items": math.prod(group)} if whole else {}
@@ -252,7 +254,7 @@ class _Launch:
             {
                 "storage": names["storage"],
                 "acc": names["acc"],
-                **{name: each(names) for name, each in self.variables.items()},
+                **{name: variable(names) for name, variable in self.variables.items()},
             },
             screen=screen_of(
                 template, room is not None, entry=self.entry, args=parameters, **items
@@ -264,9 +266,9 @@ def _room(request: Request, scratch: Sequence[int]) -> dict[tuple[str, int], int
     """The bytes of each buffer of a call."""
     sides = {"in": request.inputs, "out": request.outputs}
     room = {
-        (side, i): each.size * DTYPES[each.dtype].itemsize
+        (side, i): spec.size * DTYPES[spec.dtype].itemsize
         for side, specs in sides.items()
-        for i, each in enumerate(specs)
+        for i, spec in enumerate(specs)
     }
     return room | {("scratch", i): max(size, 0) for i, size in enumerate(scratch)}
 
@@ -297,7 +299,7 @@ def _implementation(signature: _Signature, table: Table, template: str) -> Imple
         names = scope(request)
         sizes = tuple(each(names) for each in scratch)
         room = _room(request, sizes) if request.device.kind == "cpu" else None
-        kernels = tuple(each.kernel(template, names, room) for each in launches)
+        kernels = tuple(launch.kernel(template, names, room) for launch in launches)
         return Kernels(kernels, sizes if room is None else (*sizes, _SPARE))
 
     def refused(request: Request) -> str | None:

@@ -126,4 +126,4 @@ class Attribute:
         """The bounds of a number, as an error says them."""
         parts = [f"from {self.least:g}"] if self.least > -math.inf else []
         parts += [f"up to {self.most:g}"] if self.most < math.inf else []
-        return "".join(f" {each}" for each in parts)
+        return "".join(f" {part}" for part in parts)

@@ -113,7 +113,7 @@ class _Reader(ExpressionReader):
         pointers = [each for each, of in parameters if of.pointer]
         if self.bounds:
             what = "bytes" if kernel else "count"
-            self.say("".join(f", const ulong netcl_{what}_{each}" for each in pointers))
+            self.say("".join(f", const ulong netcl_{what}_{pointer}" for pointer in pointers))
         self.want(")")
         if self.text != "{":
             self.refuse("the body of the function: none is declared without it")
@@ -284,7 +284,7 @@ class _Reader(ExpressionReader):
     def ends(self, token: Token, condition: Sequence[str], place: int) -> None:
         """Refuse a loop that nothing can end; whether another one does, nobody can tell."""
         parts = {*condition} - {"(", ")"}
-        constant = all(not each[0].isalpha() or each == "true" for each in parts)
+        constant = all(not part[0].isalpha() or part == "true" for part in parts)
         if constant and parts != {"0"} and not {"break", "return"}.intersection(self.texts(place)):
             self.refuse("a loop that ends: a condition with a variable, `break` or `return`", token)
 
@@ -386,7 +386,7 @@ def screened(
         if entry:
             reader.launched(entry, args)
         settled = reader.writes.settled() if bounds else frozenset()
-        if bounds and not all(is_clean(each, settled) for each in reader.indices):
+        if bounds and not all(is_clean(index, settled) for index in reader.indices):
             written = _Reader(source, True, items, settled).run()
         return written
     except RecursionError:

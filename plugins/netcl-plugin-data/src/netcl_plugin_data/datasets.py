@@ -142,12 +142,12 @@ class ConcatDataset(Dataset[Any]):
         self.datasets = list(datasets)
         if not self.datasets:
             raise ArgumentError(message("ConcatDataset", "no data sets", "at least one"))
-        if any(isinstance(each, IterableDataset) for each in self.datasets):
+        if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
             remedy = "Use ChainDataset"
             raise ArgumentError(
                 message("ConcatDataset", "an IterableDataset", "samples by number", remedy)
             )
-        self.cumulative_sizes = list(accumulate(len(each) for each in self.datasets))
+        self.cumulative_sizes = list(accumulate(len(dataset) for dataset in self.datasets))
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
@@ -176,11 +176,11 @@ class ChainDataset(IterableDataset[Any]):
         self.datasets = list(datasets)
 
     def __iter__(self) -> Iterator[Any]:
-        for each in self.datasets:
-            yield from each
+        for dataset in self.datasets:
+            yield from dataset
 
     def __len__(self) -> int:
-        return sum(len(each) for each in self.datasets)
+        return sum(len(dataset) for dataset in self.datasets)
 
 
 def collated(dataset: Any, indices: Sequence[int]) -> Any:

@@ -206,7 +206,7 @@ class DataLoader:
         It is that of the pass that began last: how many batches it has given, what the generators
         of its order were when it began, and what those of the loader's own are now.
         """
-        now = [each.bit_generator.state for each in self._own_generators()]
+        now = [generator.bit_generator.state for generator in self._own_generators()]
         return {"batches": self._given, "began": self._starts, "generators": now}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -232,7 +232,7 @@ class DataLoader:
     def _own_generators(self) -> list[np.random.Generator]:
         """Those of the orders' generators that are not the process's."""
         shared = chosen_generator(_WHO, None, None)
-        return [each for each in self._generators() if each is not shared]
+        return [generator for generator in self._generators() if generator is not shared]
 
     def _generators(self) -> list[np.random.Generator]:
         """What orders are drawn by, the loader's own first."""

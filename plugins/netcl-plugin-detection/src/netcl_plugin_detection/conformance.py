@@ -62,7 +62,7 @@ CASES = [
 ]
 PATTERNS = [
     Case("_".join(["weighted_bce_smooth_l1_sum", *scales]), (P, P, P, P),
-         attrs={"beta": 0.05, **{f"{each}_scale": 1.5 for each in scales}},
+         attrs={"beta": 0.05, **{f"{scale}_scale": 1.5 for scale in scales}},
          shapes=[[(8, 9)] * 4, [(1,)] * 4, [(2, 3, 1, 5, 7)] * 4, [(0, 3)] * 4])
     for scales in ((), ("heat",), ("reg",), ("heat", "reg"))
 ]  # fmt: skip

@@ -88,7 +88,7 @@ def _chunk(size: int, cores: int) -> int:
 def _reject(request: Request) -> str | None:
     """What the op's function is for."""
     pred, *others = request.inputs
-    if any(each != pred for each in others):
+    if any(other != pred for other in others):
         return "shapes or dtypes differ"
     return None if pred.size else "there are no elements"
 

@@ -144,7 +144,7 @@ def gcd(input: Any, other: Any) -> Any:
     >>> ag.gcd([12, 18], 8).tolist()
     [4, 2]
     """
-    x, y = (ag.abs(each) for each in _whole_numbers("gcd", input, other))
+    x, y = (ag.abs(number) for number in _whole_numbers("gcd", input, other))
     x = ag.add(x, ag.mul(y, 0))  # of the shape of both
     for _ in range(_EUCLID):
         if not y.size or not y.int_range()[1]:

@@ -73,7 +73,7 @@ def _polynomial(name: str, first: Any, following: Any, shifted: bool, doc: str, 
     """
 
     def polynomial(input: Any, n: Any) -> Any:
-        x, degree = (each.detach() for each in ag.as_operands(input, n))
+        x, degree = (operand.detach() for operand in ag.as_operands(input, n))
         x = x if DTYPES[x.dtype].floating else x.astype("float32")
         x = ag.sub(ag.mul(x, 2.0), 1.0) if shifted else x
         degree = degree.astype("int64")

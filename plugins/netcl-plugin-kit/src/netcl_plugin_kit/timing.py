@@ -61,9 +61,9 @@ def best_times(
     """
     failed: dict[Key, Exception] = {}
     turns: dict[Key, tuple[int, int]] = {}
-    for name, each in contenders.items():
+    for name, contender in contenders.items():
         try:
-            turns[name] = _turn(each, clock)
+            turns[name] = _turn(contender, clock)
         except Exception as error:
             failed[name] = error
     best = dict.fromkeys(turns, math.inf)
@@ -89,11 +89,11 @@ def _round(
     failed: dict[Key, Exception],
     clock: Clock,
 ) -> None:
-    for name, each in contenders.items():
+    for name, contender in contenders.items():
         stretches, calls = turns[name]
         try:
             for _ in range(stretches):
-                best[name] = min(best[name], each.stretch(calls, clock))
+                best[name] = min(best[name], contender.stretch(calls, clock))
         except Exception as error:
             failed[name] = error
             del best[name]

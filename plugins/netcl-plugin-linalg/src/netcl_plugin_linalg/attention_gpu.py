@@ -66,10 +66,10 @@ def _group(job: Job, rows: int) -> _Group:
     groups = [_Group(*block, max(shape.size, shape.value_size)) for block in _BLOCKS]
     return next(
         (
-            each for each in groups
-            if (each.own < 2 * rows or each.own <= _FEW)
-            and each.items <= device.max_work_group_size
-            and each.elements * itemsize <= device.local_mem_bytes
+            group for group in groups
+            if (group.own < 2 * rows or group.own <= _FEW)
+            and group.items <= device.max_work_group_size
+            and group.elements * itemsize <= device.local_mem_bytes
         ),
         groups[-1],
     )  # fmt: skip

@@ -78,7 +78,7 @@ class Job:
             ("ulong", (drops or 1) - 1),
             (dtype.compute, 1 / (1 - attrs["dropout_p"]) if attrs["dropout_p"] < 1 else 0.0),
             *(("ulong", step) for step in self._mask_steps()), *own, *self._rows(),
-            *(("ulong", n) for each in shape.strides for n in each),
+            *(("ulong", n) for stride in shape.strides for n in stride),
         ]  # fmt: skip
         rising = inlined("rising", request.device, (Spec((1,), dtype.wide),),
                          [(_exponential(), ())], {}, value=0)  # fmt: skip
@@ -118,8 +118,8 @@ class Job:
         if self.heads == 1:
             return kernels
         layouts = [
-            side_by_side(each.shape, self.heads) if len(each.shape) > len(self.shape.lead) + 1
-            else None for each in self.request.outputs
+            side_by_side(output.shape, self.heads) if len(output.shape) > len(self.shape.lead) + 1
+            else None for output in self.request.outputs
         ]  # fmt: skip
         return replace(kernels, layouts=tuple(layouts))
 
@@ -130,10 +130,10 @@ class Job:
         request, (size, value_size) = self.request, (self.shape.size, self.shape.value_size)
         of_rows = [request.layout(i) for i in range(3)]
         pitches = [
-            own if each is None else each.strides[-2]
-            for each, own in zip(of_rows, (size, size, value_size), strict=True)
+            own if row is None else row.strides[-2]
+            for row, own in zip(of_rows, (size, size, value_size), strict=True)
         ]
-        starts = [0 if each is None else each.offset for each in of_rows]
+        starts = [0 if row is None else row.offset for row in of_rows]
         return [("ulong", n) for n in (*pitches, *starts, self.heads, *self._read_heads())]
 
     def _read_heads(self) -> list[int]:

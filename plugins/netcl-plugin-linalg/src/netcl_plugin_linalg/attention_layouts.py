@@ -26,7 +26,7 @@ def reader(aligned: bool) -> Callable[[Request], Sequence[bool]]:
 
     def reads(request: Request) -> Sequence[bool]:
         layouts = request.layouts
-        flags = [_has_rows(each, aligned) if i < 3 else False for i, each in enumerate(layouts)]
+        flags = [_has_rows(layout, aligned) if i < 3 else False for i, layout in enumerate(layouts)]
         if len(request.outputs) == 3:
             for i in (OUT, GRAD):
                 flags[i] = heads_of(layouts[i]) is not None

@@ -92,8 +92,8 @@ def attention_shape(
         leads.append(mask.shape[:-2])
     operands = [query, key, value, *([] if mask is None else [mask])]
     steps = [
-        (layout or side_by_side(each.shape, 1)).strides[:-2]
-        for each, layout in zip(operands, (*layouts[:3], None), strict=False)
+        (layout or side_by_side(operand.shape, 1)).strides[:-2]
+        for operand, layout in zip(operands, (*layouts[:3], None), strict=False)
     ]
     grouped = lead
     few = min(leads[1][-1], leads[2][-1]) if enable_gqa else 0
@@ -115,11 +115,11 @@ def groups_nest(key: Spec, value: Spec, query: Spec) -> bool:
 
 def _with_all_heads(leads: Sequence[Shape]) -> list[Shape]:
     heads = leads[0][-1]
-    for each in leads[1:]:
-        if not each[-1] or heads % each[-1]:
-            given = f"{each[-1]} heads of key or value for {heads} of the query"
+    for lead in leads[1:]:
+        if not lead[-1] or heads % lead[-1]:
+            given = f"{lead[-1]} heads of key or value for {heads} of the query"
             raise ShapeError(message(NAME, given, "a divisor of the query's"))
-    return [(*each[:-1], heads) for each in leads]
+    return [(*lead[:-1], heads) for lead in leads]
 
 
 def _grouped(lead: Shape, heads: int, few: int) -> Shape:

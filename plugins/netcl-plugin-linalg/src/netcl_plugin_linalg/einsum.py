@@ -39,8 +39,8 @@ def einsum(equation: str, *operands: Any) -> Any:
     if not given:
         raise ArgumentError(message("einsum", "no operands", "at least one"))
     terms = ag.as_operands(*given)
-    inputs, output = _parsed(equation, [each.ndim for each in terms])
-    dtypes = sorted({each.dtype for each in terms})
+    inputs, output = _parsed(equation, [term.ndim for term in terms])
+    dtypes = sorted({term.dtype for term in terms})
     if len(dtypes) > 1:
         several = " and ".join(dtypes)
         raise DtypeError(message("einsum", several, "one dtype", "Convert one with astype"))

@@ -182,7 +182,7 @@ def reader(
     def reads(request: Request) -> Sequence[bool]:
         flags = [False] * len(request.layouts)
         for i in (0, 1):
-            alone = [each if k == i else None for k, each in enumerate(request.layouts)]
+            alone = [layout if k == i else None for k, layout in enumerate(request.layouts)]
             if alone[i] is not None:
                 try:
                     product = product_of(replace(request, layouts=tuple(alone)))

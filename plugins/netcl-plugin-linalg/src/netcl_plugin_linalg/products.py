@@ -20,12 +20,12 @@ def _of(who: str, ndims: tuple[int, ...], *given: Any, mixed: bool = False) -> l
     Raises ShapeError or DtypeError.
     """
     operands = ag.as_operands(*given)
-    if tuple([each.ndim for each in operands]) != ndims:
-        shapes = " and ".join(str(each.shape) for each in operands)
+    if tuple([operand.ndim for operand in operands]) != ndims:
+        shapes = " and ".join(str(operand.shape) for operand in operands)
         expected = " and ".join(map(str, ndims)) + " dimensions"
         raise ShapeError(message(who, f"shapes {shapes}", expected))
-    if not mixed and len({each.dtype for each in operands}) > 1:
-        dtypes = " and ".join(each.dtype for each in operands)
+    if not mixed and len({operand.dtype for operand in operands}) > 1:
+        dtypes = " and ".join(operand.dtype for operand in operands)
         raise DtypeError(message(who, dtypes, "one dtype", "Convert one with astype"))
     return operands
 

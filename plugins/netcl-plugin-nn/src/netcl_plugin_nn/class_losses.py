@@ -229,7 +229,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         dtype: Any = "float32",
     ) -> None:
         ends = [0, *cutoffs, n_classes]
-        whole = all(int(each) == each for each in ends)
+        whole = all(int(end) == end for end in ends)
         if len(ends) < 3 or not whole or any(b <= a for a, b in itertools.pairwise(ends)):
             expected = f"rising whole numbers from 1 to {n_classes - 1}"
             given = f"cutoffs={list(cutoffs)}"

@@ -81,7 +81,7 @@ class Listed(_Holder):
         return part
 
     def _number(self, values: Iterable[Any]) -> None:
-        self._hold((str(i), each) for i, each in enumerate(values))
+        self._hold((str(i), value) for i, value in enumerate(values))
 
     def __iter__(self) -> Iterator[Any]:
         return iter([value for _, value in self._held()])

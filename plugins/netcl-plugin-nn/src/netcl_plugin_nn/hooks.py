@@ -257,8 +257,8 @@ class _BackwardWatch:
         for place, grad in zip(self.places, grads, strict=True):
             whole[place] = grad
         changed_grads = tuple(whole)
-        for each in self.hooks:
-            changed = each.function(self.module, changed_grads, tuple(self.of_outputs))
+        for hook in self.hooks:
+            changed = hook.function(self.module, changed_grads, tuple(self.of_outputs))
             if changed is not None:
                 changed_grads = changed if isinstance(changed, tuple) else (changed,)
                 self._check(changed_grads)

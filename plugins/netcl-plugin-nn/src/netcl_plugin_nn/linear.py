@@ -100,8 +100,8 @@ class Bilinear(Module):
     def reset_parameters(self) -> None:
         """Draw weight and bias anew."""
         bound = 1 / math.sqrt(self.in1_features)
-        for each in self.parameters():
-            init.uniform_(each, -bound, bound)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
 
     def forward(self, input1: Any, input2: Any) -> Any:
         """Two tensors of equal leading sizes to (..., out_features)."""

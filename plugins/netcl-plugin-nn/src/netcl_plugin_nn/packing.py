@@ -147,7 +147,7 @@ def pad_sequence(
     if padding_side not in ("left", "right"):
         given = f"padding_side={padding_side!r}"
         raise AttributeValueError(message("pad_sequence", given, "'left' or 'right'"))
-    sizes = np.array([len(each) for each in sequences])
+    sizes = np.array([len(sequence) for sequence in sequences])
     ends = np.cumsum(sizes)
     at = np.arange(sizes.max()) - (padding_side == "left") * (sizes.max() - sizes)[:, None]
     sources = np.where((at < 0) | (at >= sizes[:, None]), ends[-1], (ends - sizes)[:, None] + at)
@@ -179,7 +179,7 @@ def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> Pack
     Args:
         enforce_sorted: Whether the sequences have to be sorted by length, the longest first.
     """
-    lengths = [len(each) for each in sequences]
+    lengths = [len(sequence) for sequence in sequences]
     return pack_padded_sequence(pad_sequence(sequences), lengths, False, enforce_sorted)
 
 

@@ -74,8 +74,8 @@ class ParametrizationList(ModuleList):
         """Change the originals so that the functions give a value."""
         originals = self._inverted(value)
         originals = [originals] if self.is_tensor else originals
-        for target, each in zip(self._originals(), originals, strict=True):
-            _overwritten(target, each)
+        for target, original in zip(self._originals(), originals, strict=True):
+            _overwritten(target, original)
 
     def _originals(self) -> list[Any]:
         if self.is_tensor:
@@ -86,8 +86,8 @@ class ParametrizationList(ModuleList):
         """The value."""
         first, *others = self
         value = first(*self._originals())
-        for each in others:
-            value = each(value)
+        for other in others:
+            value = other(value)
         return value
 
 
@@ -229,7 +229,7 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
 def type_before_parametrizations(module: Any) -> type:
     """The class of a module without its parametrizations."""
     kind = type(module)
-    computed = any(isinstance(each, _Computed) for each in vars(kind).values())
+    computed = any(isinstance(var, _Computed) for var in vars(kind).values())
     return kind.__mro__[1] if computed else kind
 
 

@@ -106,14 +106,14 @@ def _check(name: str, given: Any, *others: Any) -> None:
     """Raise DtypeError or ShapeError for tensors, or their Specs, that do not fit each other."""
     number = 4 if name == "lstm_steps" else 3
     states, operands = others[:-2], [each for each in (given, *others) if each is not None]
-    dtypes = [each.dtype for each in operands]
+    dtypes = [operand.dtype for operand in operands]
     if len({*dtypes}) > 1 or dtypes[0] not in gates.FLOATS:
         raise DtypeError(message(name, " and ".join(dtypes), "one floating dtype"))
     steps, batch = given.shape[:2] if given.ndim == 3 else (0, 0)
     size = given.shape[-1] // number if given.ndim else 0
     rows = number * size
     wanted = [(steps, batch, rows), *[(batch, size)] * len(states), (rows, size), (rows,)]
-    shapes = [tuple(each.shape) for each in operands]
+    shapes = [tuple(operand.shape) for operand in operands]
     if not steps or shapes != wanted[: len(shapes)]:
         expected = f"(T, N, {number} H), (N, H), a weight ({number} H, H) and a bias, T > 0"
         raise ShapeError(message(name, " and ".join(map(str, shapes)), expected))

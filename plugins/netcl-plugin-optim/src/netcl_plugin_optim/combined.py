@@ -22,15 +22,15 @@ class _Combined(LRScheduler):
         who = type(self).__name__
         if not schedulers:
             raise ArgumentError(message(who, "no schedulers", "at least one"))
-        for each in schedulers:
-            if isinstance(each, ReduceLROnPlateau):
+        for scheduler in schedulers:
+            if isinstance(scheduler, ReduceLROnPlateau):
                 remedy = "Step it beside the others"
                 expected = "schedules whose step takes nothing"
                 raise ArgumentError(message(who, "a ReduceLROnPlateau", expected, remedy))
-            if not isinstance(each, LRScheduler):
-                raise ArgumentError(message(who, f"a {type(each).__name__}", "schedules"))
-            if each.optimizer is not optimizer:
-                given = f"a {type(each).__name__} of another optimizer"
+            if not isinstance(scheduler, LRScheduler):
+                raise ArgumentError(message(who, f"a {type(scheduler).__name__}", "schedules"))
+            if scheduler.optimizer is not optimizer:
+                given = f"a {type(scheduler).__name__} of another optimizer"
                 raise ArgumentError(message(who, given, "schedules of one optimizer"))
         self._schedulers = list(schedulers)
 
@@ -38,19 +38,19 @@ class _Combined(LRScheduler):
         return self._now()
 
     def _undo(self) -> None:
-        for each in self._schedulers:
-            each._undo()
+        for scheduler in self._schedulers:
+            scheduler._undo()
 
     def state_dict(self) -> dict[str, Any]:
         return {
             **super().state_dict(),
-            "_schedulers": [each.state_dict() for each in self._schedulers],
+            "_schedulers": [scheduler.state_dict() for scheduler in self._schedulers],
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         super().load_state_dict(state_dict)
-        for each, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
-            each.load_state_dict(state)
+        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            scheduler.load_state_dict(state)
 
 
 @final
@@ -97,8 +97,8 @@ class SequentialLR(_Combined):
         self._first_begins()
 
     def _restart(self) -> None:
-        for each in self._schedulers:
-            each.last_epoch = -1
+        for scheduler in self._schedulers:
+            scheduler.last_epoch = -1
         self.last_epoch = 0
         self._schedulers[bisect_right(self._milestones, 0)]._restart()
         self._last_lr = self._now()
@@ -138,18 +138,18 @@ class ChainedScheduler(_Combined):
         self._last_lr = self._now()
 
     def _begin(self) -> None:
-        for each in self._schedulers:
-            each._begin()
+        for scheduler in self._schedulers:
+            scheduler._begin()
         self._last_lr = self._now()
 
     def _restart(self) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"]
-        for each in self._schedulers:
-            each.last_epoch = -1
+        for scheduler in self._schedulers:
+            scheduler.last_epoch = -1
         self._begin()
 
     def _go_on(self) -> None:
-        for each in self._schedulers:
-            each._go_on()
+        for scheduler in self._schedulers:
+            scheduler._go_on()
         self._last_lr = self._now()

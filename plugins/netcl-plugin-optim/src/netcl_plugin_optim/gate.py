@@ -94,7 +94,7 @@ class Skip:
 
         def numbers() -> list[float]:
             rows = self.stepwise()
-            return [asked(), *(value for each in rows for value in each.settings.values())]
+            return [asked(), *(value for row in rows for value in row.settings.values())]
 
         outputs = [gate.skipped.buffer, gate.now.buffer]
         launch([self.found_inf.buffer], outputs, numbers(), numbers)

@@ -30,7 +30,7 @@ def _is_pair(value: Any) -> bool:
     if not (isinstance(value, (list, tuple)) and len(value) == 2):
         return False
     numbers = value[value[0] is None :]
-    return all(_is_number(each) and each >= 0 for each in numbers)
+    return all(_is_number(number) and number >= 0 for number in numbers)
 
 
 AtMost0: TypeAlias = Annotated[

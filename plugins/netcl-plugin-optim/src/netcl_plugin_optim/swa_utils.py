@@ -111,23 +111,23 @@ def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
     Of a batch that is a tuple or a list the first is the input; `device` is where it goes.
     """
     kinds = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
-    norms = [each for each in model.modules() if isinstance(each, kinds)]
+    norms = [module for module in model.modules() if isinstance(module, kinds)]
     if not norms:
         return
-    momenta = [each.momentum for each in norms]
+    momenta = [norm.momentum for norm in norms]
     training = model.training
     model.train()
     try:
-        for each in norms:
-            each.reset_running_stats()
-            each.momentum = None  # the mean of all batches
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # the mean of all batches
         with nc.no_grad():
             for batch in loader:
                 x = batch[0] if isinstance(batch, (list, tuple)) else batch
                 model(x if device is None else x.to(device))
     finally:
-        for each, momentum in zip(norms, momenta, strict=True):
-            each.momentum = momentum
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
         model.train(training)
 
 

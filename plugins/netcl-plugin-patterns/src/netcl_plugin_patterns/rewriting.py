@@ -112,12 +112,12 @@ def _in_turn(matches: Sequence[Match], rows: Sequence[Row], taken: set[int]) -> 
             continue
         others = {id(each): each for number in match.group for each in claims[number]}
         rivals = [
-            each
-            for each in others.values()
-            if rank(each) == rank(match) and taken.isdisjoint(each.group)
+            other
+            for other in others.values()
+            if rank(other) == rank(match) and taken.isdisjoint(other.group)
         ]
         namesakes = [row for row in rows if row.record.name == match.row.record.name]
-        if _preferred(match, [*namesakes, *(each.row for each in rivals)]):
+        if _preferred(match, [*namesakes, *(rival.row for rival in rivals)]):
             yield match
 
 
@@ -140,7 +140,7 @@ def _circular(match: Match, result: Rewritten) -> bool:
     others = [applied.match for applied in result.applied]
     if max((len(each.roots) for each in (match, *others)), default=1) == 1:
         return False
-    through = {number: each.outside for each in others for number in each.group}
+    through = {number: other.outside for other in others for number in other.group}
     return depends(match.outside, match.group, through)
 
 

@@ -11,7 +11,7 @@ def _any_of(name: str, *layers: Any) -> Any:
     kind = type(
         "LayerKind", (type,), {"__instancecheck__": lambda cls, value: isinstance(value, layers)}
     )
-    return kind(name, (), {"__doc__": f"One of {', '.join(each.__name__ for each in layers)}."})
+    return kind(name, (), {"__doc__": f"One of {', '.join(layer.__name__ for layer in layers)}."})
 
 
 BatchNorm = _any_of("_BatchNorm", nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)

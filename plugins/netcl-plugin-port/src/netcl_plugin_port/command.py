@@ -41,7 +41,7 @@ def port(context: click.Context, files: tuple[Path, ...], check: bool, as_json: 
         if changed != source and not check:
             file.write_text(changed, encoding="utf-8")
         missing = [
-            {"line": each.line, "name": each.name, "why": each.why} for each in missing_names
+            {"line": name.line, "name": name.name, "why": name.why} for name in missing_names
         ]
         rows.append(
             {"file": str(file), "changed": changed != source and not check, "missing": missing}

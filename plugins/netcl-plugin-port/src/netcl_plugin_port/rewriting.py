@@ -53,7 +53,7 @@ def rewritten(source: str) -> str:
 def _imports(tree: ast.AST) -> Iterator[Any]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            if any(_package(each.name) for each in node.names):
+            if any(_package(name.name) for name in node.names):
                 yield node
         elif isinstance(node, ast.ImportFrom) and not node.level and _package(node.module or ""):
             yield node
@@ -74,7 +74,7 @@ def _changed(node: ast.Import | ast.ImportFrom, text: str) -> str:
         assert node.module is not None
         return text.replace(node.module, _path(node.module), 1)
     return "import " + ", ".join(
-        dict.fromkeys(part for each in node.names for part in _parts(each))
+        dict.fromkeys(part for name in node.names for part in _parts(name))
     )
 
 
@@ -115,19 +115,19 @@ def absences(source: str) -> list[Absence]:
 def _bindings(node: ast.AST) -> Iterator[tuple[str, str]]:
     """The paths that an import asks for, with the names that stand for them."""
     if isinstance(node, ast.Import):
-        for each in node.names:
-            first = each.name.partition(".")[0]
-            if each.asname:
-                yield each.name, each.asname
+        for name in node.names:
+            first = name.name.partition(".")[0]
+            if name.asname:
+                yield name.name, name.asname
             else:
-                yield each.name, ""
+                yield name.name, ""
                 yield first, first
     elif isinstance(node, ast.ImportFrom) and not node.level:
-        for each in node.names:
+        for name in node.names:
             path = node.module or ""
             yield path, ""
-            if each.name != "*":
-                yield f"{path}.{each.name}", each.asname or each.name
+            if name.name != "*":
+                yield f"{path}.{name.name}", name.asname or name.name
 
 
 def _dotted(node: ast.AST, bound: dict[str, str]) -> str:

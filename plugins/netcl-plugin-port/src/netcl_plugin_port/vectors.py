@@ -11,16 +11,16 @@ import netcl_core.autograd as ag
 
 def parameters_to_vector(parameters: Iterable[Any]) -> Any:
     """All elements of some tensors in one dimension."""
-    return ag.cat([each.reshape(-1) for each in parameters])
+    return ag.cat([parameter.reshape(-1) for parameter in parameters])
 
 
 def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
     """Copy the elements of a vector into tensors, in order."""
     start = 0
     with nc.no_grad():
-        for each in parameters:
-            count = each.numel()
-            each.copy_(vec[start : start + count].reshape(each.shape))
+        for parameter in parameters:
+            count = parameter.numel()
+            parameter.copy_(vec[start : start + count].reshape(parameter.shape))
             start += count
 
 

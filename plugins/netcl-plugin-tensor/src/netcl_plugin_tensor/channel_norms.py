@@ -91,10 +91,12 @@ def instance_norm(
     if running_mean is not None and running_var is not None:
         factors = (1.0, size / (size - 1))
         with ag.no_grad():
-            for running, each, factor in zip(
+            for running, statistic, factor in zip(
                 (running_mean, running_var), statistics, factors, strict=True
             ):
-                batch = ag.mul(ag.mean(ag.reshape(each, (count, channels)), 0), momentum * factor)
+                batch = ag.mul(
+                    ag.mean(ag.reshape(statistic, (count, channels)), 0), momentum * factor
+                )
                 running.copy_(ag.add(ag.mul(running, 1 - momentum), batch))
     return values
 

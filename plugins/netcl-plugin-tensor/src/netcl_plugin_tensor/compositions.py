@@ -208,7 +208,7 @@ def hstack(tensors: Sequence[Any]) -> Any:
     Args:
         tensors: The tensors, in order.
     """
-    parts = [ag.reshape(each, (-1,)) if not shape_of(each) else each for each in tensors]
+    parts = [ag.reshape(tensor, (-1,)) if not shape_of(tensor) else tensor for tensor in tensors]
     return ag.cat(parts, 0 if parts and ndim_of(parts[0]) == 1 else 1)
 
 
@@ -221,7 +221,7 @@ def vstack(tensors: Sequence[Any]) -> Any:
     Args:
         tensors: The tensors, in order.
     """
-    rows = [ag.reshape(each, (1, -1)) if ndim_of(each) < 2 else each for each in tensors]
+    rows = [ag.reshape(tensor, (1, -1)) if ndim_of(tensor) < 2 else tensor for tensor in tensors]
     return ag.cat(rows, 0)
 
 

@@ -196,7 +196,7 @@ def pdist(input: Any, p: float = 2.0) -> Any:
         raise AttributeValueError(message("pdist", f"p={p!r}", "a number that is not negative"))
     pairs = np.triu_indices(x.shape[0], 1)
     first, second = (
-        ag.index_select(x, 0, nc.Tensor.from_host(each.astype("int64"), x.device)) for each in pairs
+        ag.index_select(x, 0, nc.Tensor.from_host(pair.astype("int64"), x.device)) for pair in pairs
     )
     return _norm("pdist", ag.sub(first, second), p, -1, False)
 

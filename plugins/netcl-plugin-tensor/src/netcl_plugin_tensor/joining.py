@@ -216,7 +216,7 @@ def _unbind_backward(saved: Saved, *grads: Any) -> Sequence[Any]:
     x, dim = saved.inputs[0], saved.attrs["dim"]
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     missing = Tensor.zeros(shape, x.dtype, x.device) if None in grads else None
-    return [ag.stack([missing if each is None else each for each in grads], dim)]
+    return [ag.stack([missing if grad is None else grad for grad in grads], dim)]
 
 
 UNBIND: Final = Operator(

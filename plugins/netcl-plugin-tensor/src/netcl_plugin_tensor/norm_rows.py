@@ -33,7 +33,7 @@ TEMPLATE: Final = "tensor/norm_rows.cl.j2"
 FORWARD: Final = "norm_rows"
 BACKWARD: Final = "norm_rows_backward"
 #: What rms_norm adds where no eps is given: the machine epsilon.
-EPSILON: Final = {n: float(each.limits.eps) for n, each in DTYPES.items() if each.floating}
+EPSILON: Final = {n: float(dtype.limits.eps) for n, dtype in DTYPES.items() if dtype.floating}
 #: Work-groups per compute unit whose teams add up gradients over several rows: few, since every
 #: team leaves a row of sums behind.
 _SUMMING_GROUPS: Final = 8

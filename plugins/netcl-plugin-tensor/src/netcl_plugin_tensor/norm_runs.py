@@ -290,7 +290,7 @@ def _backward(saved: Saved, grad: Any, mean: Any, variance: Any, *_: Any) -> Seq
 
 def _gradients(saved: Saved, grads: Sequence[Any]) -> Sequence[Any]:
     grad, *moments = grads
-    if ag.is_grad_enabled() or grad is None or any(each is not None for each in moments):
+    if ag.is_grad_enabled() or grad is None or any(moment is not None for moment in moments):
         return _by_formula(saved, grads)
     x, weight, bias, *_ = saved.inputs
     if not grad.size:  # no kernel: there are no teams
@@ -302,7 +302,7 @@ def _gradients(saved: Saved, grads: Sequence[Any]) -> Sequence[Any]:
     results = NORM_RUNS_BACKWARD(x, grad, mean, variance, weight, groups, eps, sums)
     if not sums:
         return [results, None, None]
-    return [each if need else None for each, need in zip(results, saved.needs, strict=False)]
+    return [result if need else None for result, need in zip(results, saved.needs, strict=False)]
 
 
 # -- its gradient ----------------------------------------------------------------------------

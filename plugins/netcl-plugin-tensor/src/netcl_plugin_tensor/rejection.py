@@ -108,7 +108,7 @@ def _log_gamma(words: Any, given: Any) -> tuple[Any, Any]:
 def _reference(state: Any, *parameters: Any, kind: str) -> Any:
     x = parameters[0]
     compute = np.float64 if x.dtype == np.float64 else np.float32
-    given = [widened(each).astype(compute).reshape(-1) for each in parameters]
+    given = [widened(parameter).astype(compute).reshape(-1) for parameter in parameters]
     counts, left = np.zeros_like(given[0]), np.arange(x.size, dtype=np.uint64)
     candidate = _log_gamma if kind == "log_gamma" else _counts
     with np.errstate(all="ignore"):

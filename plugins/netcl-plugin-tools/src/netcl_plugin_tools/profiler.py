@@ -125,8 +125,8 @@ class profile:  # noqa: N801 - a function to its users, and a context manager
     def kernels(self) -> list[KernelTime]:
         """The kernels and copies, the one with the most time first."""
         times: dict[str, list[float]] = defaultdict(list)
-        for each in self._spans:
-            times[each.name].append(each.end - each.begin)
+        for span in self._spans:
+            times[span.name].append(span.end - span.begin)
         total = sum(map(sum, times.values())) or 1.0
         rows = [KernelTime(name, len(x), sum(x), sum(x) / total) for name, x in times.items()]
         return sorted(rows, key=lambda row: -row.seconds)
@@ -153,10 +153,10 @@ class profile:  # noqa: N801 - a function to its users, and a context manager
             _event("M", 0, thread, "thread_name", args={"name": name})
             for thread, name in ((_HOST, "host"), (_DEVICE, str(self.device)))
         ]
-        for each in self._spans:
-            asked, begin, end = (self._micros(x) for x in (each.asked, each.begin, each.end))
-            events.append(_event("X", begin, _DEVICE, each.name, dur=end - begin))
-            events.append(_event("i", asked, _HOST, each.name, s="t"))
+        for span in self._spans:
+            asked, begin, end = (self._micros(x) for x in (span.asked, span.begin, span.end))
+            events.append(_event("X", begin, _DEVICE, span.name, dur=end - begin))
+            events.append(_event("i", asked, _HOST, span.name, s="t"))
         for moment, used in self.memory:
             events.append(_event("C", moment * 1e6, _HOST, "memory", args={"bytes": used}))
         text = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
@@ -172,7 +172,7 @@ def _event(phase: str, moment: float, thread: int, name: str, **more: Any) -> di
 
 def _settle(spans: Sequence[_Span]) -> None:
     """Take over the events' times; the first command ties the device's clock to the host's."""
-    timed = [each for each in spans if each.event is not None]
+    timed = [span for span in spans if span.event is not None]
     if timed:
         offset = timed[0].asked - timed[0].event.profile.queued * _NANO
         for each in timed:

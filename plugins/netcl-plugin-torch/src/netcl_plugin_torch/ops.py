@@ -58,15 +58,13 @@ def ops(plugin: str) -> dict[str, Any]:
 def _schema(name: str, function: Callable[..., Any]) -> str:
     """The arguments of an op, from its signature."""
     parts = []
-    for each in inspect.signature(function).parameters.values():
-        kind = _kind_of(each)
+    for parameter in inspect.signature(function).parameters.values():
+        kind = _kind_of(parameter)
         if kind is None:
-            given = (
-                f"netcl_torch.op({name!r}): its argument {each.name!r} has no type of a schema's"
-            )
-            raise ValueError(f"{given}. Give schema='Tensor x, ...'")
-        default = "" if each.default is each.empty else f"={_literal(each.default)}"
-        parts.append(f"{kind} {each.name}{default}")
+            given = f"its argument {parameter.name!r} has no type of a schema's"
+            raise ValueError(f"netcl_torch.op({name!r}): {given}. Give schema='Tensor x, ...'")
+        default = "" if parameter.default is parameter.empty else f"={_literal(parameter.default)}"
+        parts.append(f"{kind} {parameter.name}{default}")
     return ", ".join(parts)
 
 
@@ -203,7 +201,7 @@ def _raw(x: Any) -> Any:
 def _given(results: Any, host: bool) -> Any:
     """Results as PyTorch's tensors."""
     if isinstance(results, (tuple, list)):
-        return tuple([_given(each, host) for each in results])
+        return tuple([_given(result, host) for result in results])
     raw = results.value
     if raw.is_alias or raw.geometry is not None:
         raw = raw.duplicate()

@@ -30,7 +30,7 @@ def _cell(
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     record = Record(None if leaves is raws else outputs, leaves, _unread)
     workspace = wrap_later((state.shape[0], width * state.shape[1]), state.dtype, record, 0)
-    return [*(wrap(each.value.detach()) for each in outputs), workspace]
+    return [*(wrap(output.value.detach()) for output in outputs), workspace]
 
 
 def _unread(x: Any) -> Any:
@@ -42,7 +42,7 @@ def _gradients(workspace: Any, grads: Any) -> list[Any]:
     pairs = [(out, grad.raw) for out, grad in zip(outputs, grads, strict=True) if grad is not None]
     outs, seeds = zip(*pairs, strict=True)
     gradients = ag.grad(outs, leaves, seeds, retain_graph=True, allow_unused=True)
-    return [None if each is None else wrap(each) for each in gradients]
+    return [None if gradient is None else wrap(gradient) for gradient in gradients]
 
 
 @direct("_thnn_fused_lstm_cell")

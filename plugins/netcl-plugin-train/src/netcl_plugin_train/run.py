@@ -58,7 +58,7 @@ def run(
             title = f"{task} on {default_device()}"
             display = report.Display(report.console(stderr=as_json), title, told.epochs)
             steps = checkpoints.steps_of(kept) if resume else 0
-            watchers = [*(metrics.LOGS[each](folder, steps) for each in logs)]
+            watchers = [*(metrics.LOGS[log](folder, steps) for log in logs)]
             watchers.append(scope.enter_context(display))
         try:
             with scope, Stop() as stop:

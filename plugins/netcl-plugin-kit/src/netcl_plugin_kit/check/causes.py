@@ -38,7 +38,7 @@ class Cause:
         for name in ("check", "dtype", "device"):
             own = getattr(self.first, name)
             devices |= dict.fromkeys(
-                value for each in self.others if (value := getattr(each, name)) != own and value
+                value for other in self.others if (value := getattr(other, name)) != own and value
             )
         names = [*devices]
         more = [f"{len(names) - _MOST} others"] if len(names) > _MOST else []

@@ -139,7 +139,9 @@ def _print_all(records: Sequence[CheckRecord]) -> None:
 
 
 def _print(record: CheckRecord) -> None:
-    causes_of_failure = causes([each for each in record.outcomes if each.state == "failed"])
+    causes_of_failure = causes(
+        [outcome for outcome in record.outcomes if outcome.state == "failed"]
+    )
     failed = [cause.first for cause in causes_of_failure]
     if failed:
         rows = [
@@ -157,10 +159,10 @@ def _print(record: CheckRecord) -> None:
                 print(f"{text}\n")
     for reason, ops in _skipped(record).items():
         print(f"skipped: {reason}{f' ({ops})' if ops else ''}")
-    for each in record.outcomes:
-        if each.state == "passed" and each.reason:
-            for line in each.reason.splitlines():
-                print(f"{each.check}: {line}")
+    for outcome in record.outcomes:
+        if outcome.state == "passed" and outcome.reason:
+            for line in outcome.reason.splitlines():
+                print(f"{outcome.check}: {line}")
     for speed in record.roofline:
         if speed.elements < ENOUGH:
             continue  # it is among what was skipped
@@ -179,11 +181,11 @@ def _first(text: str) -> str:
 def _skipped(record: CheckRecord) -> dict[str, str]:
     """Check and reason of what was skipped -> the ops that it concerns."""
     skipped: dict[str, list[str]] = defaultdict(list)
-    for each in record.outcomes:
-        if each.state == "skipped":
-            where = " on ".join(filter(None, (each.dtype, each.device)))
-            name = f"{each.check}{f' in {where}' if where else ''}: {each.reason}"
-            skipped[name] += [each.op] if each.op and each.op not in skipped[name] else []
+    for outcome in record.outcomes:
+        if outcome.state == "skipped":
+            where = " on ".join(filter(None, (outcome.dtype, outcome.device)))
+            name = f"{outcome.check}{f' in {where}' if where else ''}: {outcome.reason}"
+            skipped[name] += [outcome.op] if outcome.op and outcome.op not in skipped[name] else []
     return {name: _some(ops) for name, ops in skipped.items()}
 
 
@@ -195,14 +197,14 @@ def _some(ops: Sequence[str]) -> str:
 def summary(record: CheckRecord) -> str:
     """The one line that says how a check ended."""
     counts = {
-        state: sum(each.state == state for each in record.outcomes)
+        state: sum(outcome.state == state for outcome in record.outcomes)
         for state in ("passed", "failed", "xfailed", "skipped")
     }
     parts = [f"{counts['passed']} checks passed", f"{counts['failed']} failed"]
     if counts["xfailed"]:
         parts.append(f"{counts['xfailed']} failed as expected")
     if counts["skipped"]:
-        reasons = {each.reason for each in record.outcomes if each.state == "skipped"}
+        reasons = {outcome.reason for outcome in record.outcomes if outcome.state == "skipped"}
         shown = next(iter(reasons)) if len(reasons) == 1 else f"{len(reasons)} reasons"
         parts.append(f"{counts['skipped']} skipped ({shown})")
     return f"{record.plugin} {record.version}: {', '.join(parts)}, {record.seconds:.0f} s"

@@ -47,7 +47,7 @@ def _collector(
     where = {"name": table.provider, "nodeid": table.provider}
     if level == "run":
         cases: CaseCollector = CaseCollector.from_parent(session, **where)
-        places = [get_device(each) for each in devices] or usable_devices()
+        places = [get_device(device) for device in devices] or usable_devices()
         cases.tests = items_of(table, places)
         return cases
     checking.insist(level, devices, ())
@@ -114,7 +114,7 @@ class CheckItem(FilelessItem):
         """End as the check of this name did."""
         assert isinstance(self.parent, CheckCollector)
         outcomes: list[Outcome] = [
-            each for each in self.parent.record.outcomes if each.check == self.name
+            outcome for outcome in self.parent.record.outcomes if outcome.check == self.name
         ]
         report(outcomes)
         if not outcomes:

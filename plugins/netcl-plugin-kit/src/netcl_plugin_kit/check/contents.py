@@ -45,11 +45,11 @@ def _own(subject: Subject) -> list[str]:
     if subject.packed is not None:
         return list(subject.files)
     return [
-        each
-        for each in subject.files
-        if not each.endswith(_COMPILED)
-        and not (".." in parts_of(each) and "bin" in parts_of(each))  # a console script
-        and parts_of(each)[-1] not in _INSTALLERS
+        file
+        for file in subject.files
+        if not file.endswith(_COMPILED)
+        and not (".." in parts_of(file) and "bin" in parts_of(file))  # a console script
+        and parts_of(file)[-1] not in _INSTALLERS
     ]
 
 
@@ -116,7 +116,7 @@ def _record(subject: Subject) -> Iterator[CheckFinding]:
         yield from _listed("NC102", [f"{each} (not there)" for each in gone], _RECORD)
         return
     there, listed = (
-        {each for each in names if Path(each).name not in UNLISTED}
+        {name for name in names if Path(name).name not in UNLISTED}
         for names in (subject.packed, subject.recorded)
     )
     twice = [each for each, count in Counter(subject.packed).items() if count > 1]

@@ -42,7 +42,9 @@ def check_metadata(subject: Subject) -> Iterator[CheckFinding]:
     """Requires-Python, and bounds of netcl-core from both sides."""
     if not subject.metadata.get("Requires-Python"):
         yield CheckFinding("NC203", "there is no Requires-Python")
-    ours = [each for each in _requirements(subject) if canonical(each.name) == CORE]
+    ours = [
+        requirement for requirement in _requirements(subject) if canonical(requirement.name) == CORE
+    ]
     if not ours:
         yield CheckFinding("NC204", f"no requirement names {CORE}")
     for each in ours:

@@ -286,7 +286,7 @@ def judged(
     check: str, findings: Iterable[CheckFinding], op: str = "", dtype: str = ""
 ) -> list[Outcome]:
     """The outcomes of one check: its findings, or that it passed."""
-    failed = [each.outcome() for each in findings]
+    failed = [finding.outcome() for finding in findings]
     return failed or [Outcome(check, "passed", op, "", dtype)]
 
 

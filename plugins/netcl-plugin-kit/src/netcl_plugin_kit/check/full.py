@@ -115,7 +115,7 @@ def run_all(
 
 
 def _where(devices: Sequence[Device]) -> Device | None:
-    usable = (each for each in devices if each.has_kernels and not each.simulator)
+    usable = (device for device in devices if device.has_kernels and not device.simulator)
     return next(usable, None)
 
 
@@ -130,7 +130,7 @@ def _outcome(
     if not verdicts:
         reason = "the plugin has nothing in which a fault could be seeded"
         return Outcome("mutants", "skipped", reason=reason, seconds=seconds)
-    missed = [each for each in verdicts if not each.caught_by]
+    missed = [verdict for verdict in verdicts if not verdict.caught_by]
     share = 1 - len(missed) / len(verdicts)
     lines = [f"{len(verdicts) - len(missed)} of {len(verdicts)} seeded faults caught"]
     lines += [f"missed: {each.op}: {each.kind}: {each.text}" for each in missed[:_NAMED]]

@@ -102,7 +102,7 @@ def _unread_arguments(template: str) -> dict[str, list[str]]:
     assert path is not None  # it comes from a folder
     tree = environment().parse(Path(path).read_text(encoding="utf-8"))
     return {
-        macro.name: [each.name for each in macro.args if each.name not in _read_by(macro)]
+        macro.name: [arg.name for arg in macro.args if arg.name not in _read_by(macro)]
         for macro in tree.find_all(nodes.Macro)
     }
 

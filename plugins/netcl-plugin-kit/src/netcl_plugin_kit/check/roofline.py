@@ -178,7 +178,7 @@ def _sizes(shapes: Sequence[tuple[int, ...]], draw: random.Random) -> list[int]:
 
 def _larger(arrays: Sequence[Any], size: int, enough: int, more: int) -> _Shapes:
     """Shapes with another size for one wherever it stands, so that one has so many elements."""
-    shapes = [each.shape for each in arrays]
+    shapes = [array.shape for array in arrays]
     power = max(shape.count(size) for shape in shapes)
     rest = max(_product(x) / size**power for x in shapes if x.count(size) == power)
     wanted = max(size, int((enough / rest) ** (1 / power)) + 1 + more)
@@ -208,7 +208,7 @@ def _best(
 ) -> list[float]:
     """The shortest time of each, measured in turn."""
     finish = stream_of(device).finish
-    timed = {i: Timed(each, lambda _: finish(), False) for i, each in enumerate(functions)}
+    timed = {i: Timed(function, lambda _: finish(), False) for i, function in enumerate(functions)}
     best, failed = best_times(timed, budget, clock)
     for error in failed.values():
         raise error

@@ -122,9 +122,11 @@ def check_registration(subject: Subject, cases: Sequence[Case]) -> list[Outcome]
     if not (promised or rows or others):
         return [Outcome("registration", "skipped", reason="there is nothing that a manifest lists")]
     mismatches = registration.differences(rows, promised) + others
-    wrong = {each.op for each in mismatches}
+    wrong = {mismatch.op for mismatch in mismatches}
     fine = [Outcome("registration", "passed", row["name"]) for row in rows]
-    return [each.outcome() for each in mismatches] + [one for one in fine if one.op not in wrong]
+    return [mismatch.outcome() for mismatch in mismatches] + [
+        one for one in fine if one.op not in wrong
+    ]
 
 
 def promised_rows(subject: Subject) -> list[Mapping[str, Any]]:
@@ -158,11 +160,11 @@ def _templates(
     for done, row in enumerate(rows):
         name = row.record.name
         progress(f"templates of {name}", done, len(rows))
-        own = [each for each in cases if each.op == name]
+        own = [case for case in cases if case.op == name]
         dtypes = lint.dtypes_of(promised.get(name, ()))
         if isinstance(row.record, AutogradPrimitive):
             taken = registration.taken(own) or dtypes
-            yield from _of_primitive(row.record, [each for each in dtypes if each in taken])
+            yield from _of_primitive(row.record, [dtype for dtype in dtypes if dtype in taken])
         elif isinstance(row.record, Operator) and not row.record.view:
             yield from _of_operator(row.record, own, dtypes)
 
@@ -210,5 +212,7 @@ def _gradient_findings(record: AutogradPrimitive) -> Iterator[CheckFinding]:
     except Exception as error:  # a plugin's callable may raise anything
         yield CheckFinding("NC502", f"{type(error).__name__}: {error}", record.name)
         return
-    for each in findings:
-        yield CheckFinding("NC501" if each.point is not None else "NC502", str(each), record.name)
+    for finding in findings:
+        yield CheckFinding(
+            "NC501" if finding.point is not None else "NC502", str(finding), record.name
+        )

@@ -116,7 +116,14 @@ def find(name: str, packed: Sequence[str] | None = None, project: str = "") -> S
 
     Raises PluginError if there is none.
     """
-    ours = next((each for each in distributions() if canonical(each.name) == canonical(name)), None)
+    ours = next(
+        (
+            distribution
+            for distribution in distributions()
+            if canonical(distribution.name) == canonical(name)
+        ),
+        None,
+    )
     try:
         handle = ours.handle if ours else importlib_metadata.distribution(name)
     except importlib_metadata.PackageNotFoundError as error:

@@ -43,7 +43,7 @@ class Target:
 
 def installed() -> list[str]:
     """The names of all installed distributions that have a plugin."""
-    return [each.name for each in distributions()]
+    return [distribution.name for distribution in distributions()]
 
 
 def locate(

@@ -127,7 +127,7 @@ def _changes(tree: Expr, others: Sequence[Expr]) -> Iterator[tuple[str, Expr]]:
     """Kinds of faults with the wrong trees; `others` are the gradients of the other inputs."""
     yield "sign", Apply("neg", (tree,))
     yield "factor", Apply("*", (Number(FACTOR), tree))
-    yield from (("other input's gradient", each) for each in others)
+    yield from (("other input's gradient", other) for other in others)
     for node, put in _some(list(_places(tree))):
         if isinstance(node, Number):
             yield "constant", put(Number(node.value * FACTOR + 0.01))
@@ -147,7 +147,7 @@ def _some(places: list[tuple[Expr, Put]]) -> list[tuple[Expr, Put]]:
 def _spoiled(node: Apply) -> Iterator[tuple[str, Expr]]:
     first, *rest = node.args
     if node.op in _OTHER:
-        yield from (("term missing", each) for each in node.args)
+        yield from (("term missing", arg) for arg in node.args)
         yield "other operator", Apply(_OTHER[node.op], node.args)
     if node.op in _OTHER.keys() | COMPARISONS or len(node.args) == 2:
         yield "operands swapped", Apply(node.op, node.args[::-1])
@@ -189,7 +189,7 @@ class _Sameness:
         ):
             self.ctype = "long"
             with np.errstate(all="ignore"):
-                self.points = [np.nan_to_num(each).astype(np.int64) for each in self.points]
+                self.points = [np.nan_to_num(point).astype(np.int64) for point in self.points]
         self._right: dict[int | None, Array] = {}
 
     def __call__(self, place: int | None, right: Expr, wrong: Expr) -> bool:

@@ -237,8 +237,8 @@ def _sample(case: Case) -> list[Array]:
 def summary(verdicts: Sequence[MutantVerdict]) -> list[Mutants]:
     """The mutants of each op: how many, how many caught, and the texts of the others."""
     by_op: dict[str, list[MutantVerdict]] = {}
-    for each in verdicts:
-        by_op.setdefault(each.op, []).append(each)
+    for verdict in verdicts:
+        by_op.setdefault(verdict.op, []).append(verdict)
     return [
         Mutants(
             op,
@@ -252,11 +252,11 @@ def summary(verdicts: Sequence[MutantVerdict]) -> list[Mutants]:
 
 def by_kind(verdicts: Sequence[MutantVerdict]) -> Mapping[str, tuple[int, int]]:
     """Per kind of fault: how many were caught, and how many there were."""
-    kinds = dict.fromkeys(each.kind for each in verdicts)
+    kinds = dict.fromkeys(verdict.kind for verdict in verdicts)
     return {
         kind: (
-            sum(each.kind == kind and bool(each.caught_by) for each in verdicts),
-            sum(each.kind == kind for each in verdicts),
+            sum(verdict.kind == kind and bool(verdict.caught_by) for verdict in verdicts),
+            sum(verdict.kind == kind for verdict in verdicts),
         )
         for kind in kinds
     }

@@ -121,7 +121,7 @@ def _spoilt(given: Any) -> Any:
 def _result(right: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     results = right(*args, **kwargs)
     if isinstance(results, (list, tuple)):
-        return type(results)(scaled(each, FACTOR) for each in results)
+        return type(results)(scaled(result, FACTOR) for result in results)
     return scaled(results, FACTOR)
 
 
@@ -138,7 +138,7 @@ def _tapped(right: Callable[..., Any], change: Change, *args: Any, **kwargs: Any
         place, count = count, count + 1
         return _tap(value, place, change)
 
-    return right(*[tap(each) for each in args], **{k: tap(each) for k, each in kwargs.items()})
+    return right(*[tap(arg) for arg in args], **{k: tap(each) for k, each in kwargs.items()})
 
 
 def _tap(operand: Any, place: int, change: Change) -> Any:

@@ -152,7 +152,7 @@ def sanitize(
         ops: The ops to run; default: all that have a case, and the scenarios.
     """
     called = list(ops) or table.ops
-    played = [] if ops else [str(each) for each in table.scenarios if each.simulated]
+    played = [] if ops else [str(scenario) for scenario in table.scenarios if scenario.simulated]
     names = [*called, *played]
     if command() is None:
         return [Outcome("sanitizer", "skipped", op, reason=MISSING) for op in names]
@@ -183,7 +183,7 @@ def _of_both(kinds: Sequence[Simulated]) -> Simulated:
     worst = max(kinds, key=Simulated.badness)
     if worst.finding or worst.error:
         return worst
-    unfit = [f"{each.unfit} ({each.label})" for each in kinds if each.unfit]
+    unfit = [f"{kind.unfit} ({kind.label})" for kind in kinds if kind.unfit]
     return replace(worst, unfit="; ".join(unfit))
 
 

@@ -187,7 +187,7 @@ def calls_of(op: str, cases: Sequence[Case]) -> Iterator[tuple[str, Case, list[A
     """What an op is called with: a label, the case, the inputs."""
     for number, case in enumerate(case for case in cases if case.op == op):
         main = "float32" if "float32" in case.takes else case.takes[0]
-        floating = [each for each in case.takes if DTYPES[each].floating and each != main]
+        floating = [take for take in case.takes if DTYPES[take].floating and take != main]
         shapes = _shapes(case)
         for given in shapes:
             yield _call(case, given, main)
@@ -205,7 +205,7 @@ def _shapes(case: Case) -> list[Sequence[Shape]]:
     if case.primitive is not None and case.is_sampled and not case.shapes:
         return [[FLAT] * count, *([BROADCAST[:count]] if 1 < count <= len(BROADCAST) else [])]
     variants = sorted(case.variants, key=_elements)
-    return [each for each in variants if 0 < _elements(each) <= _LARGEST] or variants[:1]
+    return [variant for variant in variants if 0 < _elements(variant) <= _LARGEST] or variants[:1]
 
 
 def _elements(shapes: Sequence[Shape]) -> int:
@@ -324,7 +324,7 @@ def main() -> None:
         watched(device, Path(request["log"])) as stream,
     ):
         table = table_of(request["provider"])
-        scenarios = {str(each): each for each in table.scenarios}
+        scenarios = {str(scenario): scenario for scenario in table.scenarios}
         for number, job in enumerate(request["jobs"]):
             say(begin=number)
             stream.alive = partial(say, alive=number)

@@ -54,7 +54,7 @@ def show(name: str | None, as_json: bool) -> int:
     if not kernels and not files:
         return _unknown(str(name), {*registry.op_names(), *(row.provider for row in rows)})
     if as_json:
-        print_json({"kernels": [asdict(each) for each in kernels], "templates": files})
+        print_json({"kernels": [asdict(kernel) for kernel in kernels], "templates": files})
     else:
         _print(kernels, files if wanted is not None else {})
     return 0
@@ -102,8 +102,8 @@ def _of(row: Row, declared: dict[tuple[str, str], tuple[str, ...]]) -> Iterator[
     elif row.record.view:
         yield offered("none: it is a view", row.provider, row.priority)
     else:
-        for each in row.record.offers():
-            yield offered(each.label, each.provider, each.priority, each.item)
+        for offer in row.record.offers():
+            yield offered(offer.label, offer.provider, offer.priority, offer.item)
 
 
 def _needs(requires: Requirements) -> str:
@@ -126,18 +126,18 @@ def _files() -> Iterator[tuple[str, list[str]]]:
 def _print(kernels: Sequence[OfferedKernel], files: dict[str, list[str]]) -> None:
     rows = [
         (
-            each.op,
-            each.kernel,
-            each.provider,
-            each.needs,
-            ", ".join(each.settings),
-            ", ".join(each.templates),
+            kernel.op,
+            kernel.kernel,
+            kernel.provider,
+            kernel.needs,
+            ", ".join(kernel.settings),
+            ", ".join(kernel.templates),
         )
-        for each in kernels
+        for kernel in kernels
     ]
     if rows:
         header = ("op", "kernel", "from", "needs", "settings", "templates")
-        alike = len({each.provider for each in kernels}) == 1 and len(rows) > 1
+        alike = len({kernel.provider for kernel in kernels}) == 1 and len(rows) > 1
         shown = [
             i for i in range(len(header)) if any(row[i] for row in rows) and (i != 2 or not alike)
         ]

@@ -35,7 +35,7 @@ def show(
     inputs: Spec | list[Spec] | None = None if shape is None else spec("kernels show", shape, dtype)
     if shapes is not None:
         inputs = specs("kernels show", shapes, dtype)
-    given = dict(attribute("kernels show", each) for each in attrs)
+    given = dict(attribute("kernels show", attr) for attr in attrs)
     target = default_device() if device is None else get_device(device)
     notes: tuple[str, ...] = ()
     if inputs is None and (usual := usual_call(op, dtype)) is not None:
@@ -59,20 +59,20 @@ def _data(sources: OpSources) -> dict[str, Any]:
     """`entry` and `source` hold all launches together, `sources` each alone."""
     return {
         **asdict(sources),
-        "entry": ", ".join(each.entry for each in sources.sources),
-        "source": "\n\n".join(each.text for each in sources.sources),
+        "entry": ", ".join(source.entry for source in sources.sources),
+        "source": "\n\n".join(source.text for source in sources.sources),
     }
 
 
 def _print(sources: OpSources) -> None:
     """The sources under comments that say what they are, so that a file of them is a source."""
     console = Console(markup=False, highlight=False)
-    python = any(each.language == PYTHON for each in sources.sources)
+    python = any(source.language == PYTHON for source in sources.sources)
     for line in _heading(sources):
         _print_text(console, f"{'#' if python else '//'} {line}", python)
-    for number, each in enumerate(sources.sources):
-        comment = f"{'#' if python else '//'} {_title(each, number, len(sources.sources))}"
-        _print_text(console, f"\n{comment}\n{each.text.strip()}", python)
+    for number, source in enumerate(sources.sources):
+        comment = f"{'#' if python else '//'} {_title(source, number, len(sources.sources))}"
+        _print_text(console, f"\n{comment}\n{source.text.strip()}", python)
 
 
 def _heading(sources: OpSources) -> Iterator[str]:

@@ -236,8 +236,8 @@ def _launched(call: OperatorCall) -> tuple[Source, ...]:
     if isinstance(bound, HostBound):
         return _python(bound.call.run)
     return tuple(
-        Source(each.entry, each.source, OPENCL, each.global_size, each.local_size)
-        for each in bound.launches
+        Source(launch.entry, launch.source, OPENCL, launch.global_size, launch.local_size)
+        for launch in bound.launches
     )
 
 

@@ -60,7 +60,7 @@ def _size(case: Case, dtype: str) -> int:
 def _plain(case: Case, dtype: str) -> Usual:
     """That of a case which calls the op alone."""
     arrays = case.main_sample(dtype)
-    inputs = [Spec(each.shape, dtype_name(each.dtype)) for each in arrays]
+    inputs = [Spec(array.shape, dtype_name(array.dtype)) for array in arrays]
     return Usual(str(case), inputs, dict(case.attrs))
 
 

@@ -39,7 +39,7 @@ class OperatorFacts:
         """(C type or empty: the one to compute in, name) of the attributes that are numbers."""
         kinds = {int: "int", float: ""}
         return [
-            (kinds[type(each)], name) for name, each in self.attrs.items() if type(each) in kinds
+            (kinds[type(attr)], name) for name, attr in self.attrs.items() if type(attr) in kinds
         ]
 
     def storage(self, dtype: str) -> str:
@@ -53,12 +53,12 @@ def facts_of(op: str) -> OperatorFacts:
     assert row is not None  # `chosen` has looked
     assert isinstance(row.record, Operator)
     usual = usual_call(op, _DTYPE)
-    taken = {each for case in table_of(row.provider).cases_of(op) for each in case.takes}
+    taken = {take for case in table_of(row.provider).cases_of(op) for take in case.takes}
     dtypes = tuple(each for each in _FLOATS if each in taken) or _FLOATS
     if usual is None:
         return OperatorFacts(row.provider, (("x", _DTYPE, ()),), {}, dtypes, "")
     names = list(row.record.signature.parameters)
-    tensors = {name: each for name, each in usual.attrs.items() if isinstance(each, Tensor)}
+    tensors = {name: attr for name, attr in usual.attrs.items() if isinstance(attr, Tensor)}
     pairs: list[tuple[str, Any]] = [*zip(names, usual.inputs, strict=False), *tensors.items()]
     inputs = tuple((name, each.dtype, tuple(each.shape)) for name, each in pairs)
     attrs = _attributes(row.record, usual.inputs, usual.attrs)
@@ -73,4 +73,4 @@ def _attributes(operator: Operator, inputs: list[Spec], given: dict[str, Any]) -
     bound = operator.signature.bind(*tensors, **given)
     bound.apply_defaults()
     operands = {*operator.operands, *list(bound.arguments)[: len(tensors)]}
-    return {name: each for name, each in bound.arguments.items() if name not in operands}
+    return {name: argument for name, argument in bound.arguments.items() if name not in operands}

@@ -92,7 +92,7 @@ def find_doubt(
     node: Any, upstream: Sequence[Any], gradients: Sequence[Tensor | None]
 ) -> Doubt | None:
     """The first contradiction, or None; what is not known (NaN, a step, an edge) is none."""
-    if not node.value.size or all(each is None for each in gradients):
+    if not node.value.size or all(gradient is None for gradient in gradients):
         return None
     forward = exact_forward(node.call, node)
     if forward is None:

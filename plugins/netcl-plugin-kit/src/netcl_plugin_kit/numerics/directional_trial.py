@@ -159,7 +159,9 @@ class DirectionalTrial:
         verdict = self._judge_along(group, directions[0], around=False)
         for around in (False, True):
             if verdict.contradicts or (verdict.wide and not around):
-                verdicts = [self._judge_along(group, each, around=around) for each in directions]
+                verdicts = [
+                    self._judge_along(group, direction, around=around) for direction in directions
+                ]
                 verdict = min(verdicts, key=lambda each: each.spread)
         return verdict
 

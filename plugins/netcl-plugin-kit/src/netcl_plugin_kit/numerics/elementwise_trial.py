@@ -66,7 +66,7 @@ class ElementwiseTrial:
 
     def _settled(self, owner: Array, size: int) -> Array:
         """Which elements of an input have only finite results, among those with a weight."""
-        results = _rows([each.reshape(-1) for each in self.trial.results], owner)
+        results = _rows([result.reshape(-1) for result in self.trial.results], owner)
         beyond = (~np.isfinite(results) & (self.trial.upstream != 0)).any(axis=0)
         within: Array = np.bincount(owner, beyond, size) == 0
         return within
@@ -191,4 +191,4 @@ class ElementwiseTrial:
 
 
 def _rows(results: Sequence[Array], like: Array) -> Array:
-    return np.stack([np.broadcast_to(each, like.shape) for each in results])
+    return np.stack([np.broadcast_to(result, like.shape) for result in results])

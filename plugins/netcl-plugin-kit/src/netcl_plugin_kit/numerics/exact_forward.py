@@ -111,7 +111,7 @@ def _of_region(plan: Plan, scalars: Sequence[Any], *, exact: bool) -> Evaluate:
     def run(arrays: Sequence[Any]) -> list[Array]:
         args = [arrays[i].astype(_compute(types.inputs[i]), copy=False) for _, i in reads]
         results = function(*args, *(values[i] for i in slots))
-        return [np.asarray(each, np.float64) for each in results]
+        return [np.asarray(result, np.float64) for result in results]
 
     return run
 
@@ -153,7 +153,7 @@ def _of_part(call: Any, arrays: Sequence[Any], scalars: Sequence[Any]) -> Any:
         results = _of_operator(call, arrays)
     else:
         parts = _of_region(call.plan, scalars, exact=True)(arrays)
-        results = [np.broadcast_to(each, call.shape) for each in parts]
+        results = [np.broadcast_to(part, call.shape) for part in parts]
     return results if len(results) > 1 else results[0]
 
 

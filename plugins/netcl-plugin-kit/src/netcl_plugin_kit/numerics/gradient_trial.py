@@ -88,7 +88,7 @@ class GradientTrial:
         self.arrays = host_arrays(node.inputs)
         self.results = [np.asarray(each) for each in self.forward.run(self.arrays)]
         most = int(np.prod(self.forward.shape))
-        sizes = [most if each.size == 1 else each.size for each in self.results]
+        sizes = [most if result.size == 1 else result.size for result in self.results]
         given = [_whole(upstream[i], size) for i, size in enumerate(sizes)]
         self.upstream = rows_of(given, max(most, *sizes))
 
@@ -161,7 +161,7 @@ class GradientTrial:
 
 def rows_of(results: Sequence[Array], size: int) -> Array:
     """A row each, with zeros behind the shorter ones: results of one node have any sizes."""
-    flat = [np.asarray(each).reshape(-1) for each in results]
+    flat = [np.asarray(result).reshape(-1) for result in results]
     return np.stack([np.pad(each, (0, size - each.size)) for each in flat])
 
 

@@ -72,8 +72,8 @@ def read_metadata(raw: bytes) -> Metadata:
         requirements=requirements,
         requires=tuple(
             clean_line(text)
-            for text, each in zip(requires, requirements, strict=True)
-            if not _is_extra(each)
+            for text, requirement in zip(requires, requirements, strict=True)
+            if not _is_extra(requirement)
         ),
         links=tuple(_links(fields)),
         readme=clean(readme),

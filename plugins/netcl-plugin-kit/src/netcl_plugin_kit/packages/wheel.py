@@ -148,7 +148,7 @@ def insist_on_manifests(wheel: Wheel) -> None:
     for each in wheel.requires:
         if each.url:
             raise refusal(f"it requires {each.name} by the address {each.url}", "a name")
-    known = {each.name for each in wheel.manifests}
+    known = {manifest.name for manifest in wheel.manifests}
     for plugin in wheel.plugins:
         if plugin not in known:
             raise refusal(

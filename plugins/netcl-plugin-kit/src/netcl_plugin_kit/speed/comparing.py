@@ -97,7 +97,7 @@ def measured(
     if not place.has_kernels:
         given = "the NumPy path, on which an op is its reference"
         raise ArgumentError(message(_WHO, given, "an OpenCL device"))
-    named = dict(attribute(_WHO, each) for each in attrs)
+    named = dict(attribute(_WHO, attr) for attr in attrs)
     calls: list[tuple[Call, Sequence[Candidate]]] = []
     with use_device(place), progress_bar() as told:
         wanted = list(_calls(op, shapes, named, dtype))
@@ -135,11 +135,11 @@ def _row(op: str) -> Row:
 
 def _calls(op: str, shapes: str | None, attrs: dict[str, Any], dtype: str) -> Iterator[Call]:
     if shapes is not None:
-        arrays = [_random(each.shape, each.dtype) for each in specs(_WHO, shapes, dtype)]
+        arrays = [_random(spec.shape, spec.dtype) for spec in specs(_WHO, shapes, dtype)]
         yield Call(_named(attrs), arrays, lambda *given: functions[op](*given, **attrs))
         return
     providers = sorted({row.provider for row in registry.op_rows(op)})
-    cases = [case for each in providers for case in table_of(each).cases_of(op)]
+    cases = [case for provider in providers for case in table_of(provider).cases_of(op)]
     for case in cases:
         if dtype in case.takes:
             samples = [case.sample(variant, dtype) for variant in case.variants]
@@ -213,15 +213,15 @@ def print_measured(measurement: Measured) -> None:
         print(f"{chr(10) if number else ''}{measurement.op} on {measurement.device.id}: {call}")
         rows = [
             (
-                "*" if each.used else "",
-                each.label,
-                each.provider,
-                str(each.priority),
-                "" if each.seconds is None else f"{_MICRO * each.seconds:.1f}",
-                "" if each.ratio is None else f"{each.ratio:.2f}",
-                each.refused,
+                "*" if candidate.used else "",
+                candidate.label,
+                candidate.provider,
+                str(candidate.priority),
+                "" if candidate.seconds is None else f"{_MICRO * candidate.seconds:.1f}",
+                "" if candidate.ratio is None else f"{candidate.ratio:.2f}",
+                candidate.refused,
             )
-            for each in candidates
+            for candidate in candidates
         ]
         header = ("", "candidate", "distribution", "priority", "us", "ratio", "refuses")
         print_table(header, rows, ("distribution", "refuses"))

@@ -25,9 +25,9 @@ def fastest_order(measurement: Measured) -> tuple[list[str], float]:
     """
     ratios: _Ratios = {}
     for number, (_, candidates) in enumerate(measurement.calls):
-        for each in candidates:
-            if each.ratio:
-                ratios.setdefault(name_of(each), {})[number] = each.ratio
+        for candidate in candidates:
+            if candidate.ratio:
+                ratios.setdefault(name_of(candidate), {})[number] = candidate.ratio
     calls = {number for row in ratios.values() for number in row}
     if not calls:
         return [], 1.0

@@ -42,15 +42,18 @@ class Raced:
 
     def exceeds(self, bound: float) -> bool:
         """Whether it is slower than that, and in most rounds; noise alone does that to few."""
-        slower = sum(each > bound for each in self.ratios)
+        slower = sum(ratio > bound for ratio in self.ratios)
         return self.ratio > bound and 4 * slower >= 3 * len(self.ratios)
 
 
 def race(contenders: Sequence[Contender], device: Device) -> list[Raced]:
     """Call each in turn, round by round; what only a first call does counts for nothing."""
-    counts = [_calls(each, device) for each in contenders]
+    counts = [_calls(contender, device) for contender in contenders]
     rounds = [
-        [_timed(each, count, device) for each, count in zip(contenders, counts, strict=True)]
+        [
+            _timed(contender, count, device)
+            for contender, count in zip(contenders, counts, strict=True)
+        ]
         for _ in range(_ROUNDS)
     ]
     return [

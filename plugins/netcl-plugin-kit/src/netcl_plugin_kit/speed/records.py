@@ -96,7 +96,9 @@ def of(op: str, device: Device, dtype: str) -> list[SpeedRecord]:
     wanted = (op, device_facts(device), dtype)
     records = [_read(path) for path in folder().glob(f"{op}-*.json")]
     fitting = [
-        _today(each) for each in records if each and (each.op, each.device, each.dtype) == wanted
+        _today(record)
+        for record in records
+        if record and (record.op, record.device, record.dtype) == wanted
     ]
     told = [each for each in fitting if each.times]
     return sorted(told, key=lambda each: (each.date, each.call, each.shapes), reverse=True)

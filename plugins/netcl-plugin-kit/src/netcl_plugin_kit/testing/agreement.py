@@ -174,7 +174,7 @@ def _decisions(trees: Sequence[Expr]) -> list[Expr]:
     """What jumps in some trees or in their slopes, as expressions that change there."""
     nodes = {id(node): node for tree in trees for node in walk(tree) if isinstance(node, Apply)}
     decisions = (_decision(node) for node in nodes.values())
-    return [each for each in decisions if each is not None]
+    return [decision for decision in decisions if decision is not None]
 
 
 def _decision(node: Apply) -> Expr | None:

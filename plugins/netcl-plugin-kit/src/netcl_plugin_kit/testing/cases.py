@@ -193,7 +193,7 @@ class Case:
         """
         if not self.provider or any(r.provider == self.provider for r in registry.op_rows(self.op)):
             return ""
-        own = [each for each in error.refusals if each[0] == self.provider]
+        own = [refusal for refusal in error.refusals if refusal[0] == self.provider]
         return "; ".join(f"{label} refuses it: {reason}" for _, label, reason in own)
 
     def run_torch(self, torch: Any, *tensors: Any) -> Any:

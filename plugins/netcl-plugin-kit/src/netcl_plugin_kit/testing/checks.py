@@ -252,7 +252,7 @@ def check_pruning(case: Case, device: Device, dtype: str) -> None:
     for i in (i for i, need in enumerate(needs) if need):
         alone = [k == i for k in range(len(arrays))]
         pruned = evaluate(case, arrays, device, alone)
-        wanted = [each if k == i else None for k, each in enumerate(whole.gradients)]
+        wanted = [gradient if k == i else None for k, gradient in enumerate(whole.gradients)]
         only = f"{where} with a gradient of input {i} alone"
         compare(case, pruned, Values(whole.outputs, whole.dtypes, wanted), only)
 

@@ -219,7 +219,7 @@ def table_with(
         PluginError: it is not installed, or does not work.
     """
     provider = plugins_of(distribution)[0].distribution
-    return Table(provider, [replace(each, provider=provider) for each in cases], internal or {})
+    return Table(provider, [replace(case, provider=provider) for case in cases], internal or {})
 
 
 def _implementations(provider: str, op: str | None = None) -> list[Row]:

@@ -102,4 +102,4 @@ def _is_finite(case: Case) -> bool:
         values = evaluate(case, arrays, get_device("numpy"), [False] * len(arrays))
     except NetclError:
         return True
-    return all(np.isfinite(each).all() for each in values.outputs)
+    return all(np.isfinite(output).all() for output in values.outputs)

@@ -27,7 +27,11 @@ class _Forced(Tuner):
         assert space is not None  # else nobody asks
         default = default_of(space, implementation, request)
         near: list[Settings] = [{**default, **self._wanted}]
-        near += [each for each in space.combinations if self._wanted.items() <= each.items()]
+        near += [
+            combination
+            for combination in space.combinations
+            if self._wanted.items() <= combination.items()
+        ]
         fitting = (x for x in near if not space.fault(x) and not misfit(space, request, x))
         return next(fitting, default)
 

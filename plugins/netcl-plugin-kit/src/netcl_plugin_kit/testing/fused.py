@@ -126,7 +126,7 @@ def check_fused(
     for case, arrays, result, grads in zip(cases, inputs, results, gradients, strict=True):
         wanted = _wanted(case, arrays, dtype)
         if nan and case.primitive is not None and case.primitive.align is None:
-            slopes = [None if each is None else each.to_host() for each in grads]
+            slopes = [None if grad is None else grad.to_host() for grad in grads]
             own = Values([result.to_host()], wanted.dtypes, slopes)
             wanted = tolerant(case, arrays, dtype, own, wanted)
         where = f"{case} fused on {device} in {dtype} for {arrays[0].shape}"

@@ -82,7 +82,7 @@ def function_of(
                 return known[x.name]
             return known[x] if isinstance(x, str) else x
 
-        results = tuple([value(each) for each in graph.results])
+        results = tuple([value(result) for result in graph.results])
         return results if len(results) > 1 else results[0]
 
     return function

@@ -71,7 +71,7 @@ def _changed(graph: Graph, given: Mapping[str, Any]) -> Iterator[tuple[str, Func
         for text, other in (*_other_ops(op), *_other_operands(op), *_other_attributes(op, given)):
             changed = edited(graph, op, other)
             yield text, function_of(changed, given, names=graph.tensors)
-        inner = not any(op is each for each in graph.results)
+        inner = not any(op is result for result in graph.results)
         if inner:
             yield f"its {op.op} is returned too", _returning(graph, given, op)
         if inner or len(graph.results) > 1:
@@ -89,7 +89,7 @@ def _changed(graph: Graph, given: Mapping[str, Any]) -> Iterator[tuple[str, Func
 def _fewer(graph: Graph, given: Mapping[str, Any]) -> Iterator[tuple[str, Function]]:
     """Results that are not returned, and others that are read before the last is computed."""
     for i, op in enumerate(graph.results):
-        kept = Graph(tuple([each for each in graph.results if each is not op]))
+        kept = Graph(tuple([result for result in graph.results if result is not op]))
         text = f"its result {i}, {op.op}, is not returned"
         yield text, function_of(kept, given, names=graph.tensors)
     yield "its results are computed the other way round", _reversed(graph, given)
@@ -110,7 +110,7 @@ def edited(graph: Graph, op: MatchedOp, other: MatchedOp) -> Graph:
             copies[id(each)] = dataclasses.replace(each, inputs=inputs)
         return copies[id(each)]
 
-    return Graph(tuple([copy(each) for each in graph.results]))
+    return Graph(tuple([copy(result) for result in graph.results]))
 
 
 def _other_ops(op: MatchedOp) -> Iterator[tuple[str, MatchedOp]]:

@@ -27,7 +27,7 @@ def tunable_ops() -> list[str]:
     for name in registry.op_names():
         rows = registry.op_rows(name)
         records = [row.record for row in rows if isinstance(row.record, Operator)]
-        if any(has_space(each) for each in records):
+        if any(has_space(record) for record in records):
             names.add(name)
     return sorted(names)
 
@@ -48,7 +48,7 @@ def run_op(who: str, op: str, shapes: str | None, dtype: str, attrs: Mapping[str
     if registry.find_op(op) is None:
         raise missing(op)
     if shapes is not None:
-        given = [_random(each) for each in specs(who, shapes, dtype)]
+        given = [_random(spec) for spec in specs(who, shapes, dtype)]
         with_gradients(lambda: getattr(ag, op)(*given, **attrs))
         return
     cases = [each for each in _cases_of(op) if dtype in each.takes]
@@ -61,7 +61,7 @@ def run_op(who: str, op: str, shapes: str | None, dtype: str, attrs: Mapping[str
 
 def _cases_of(op: str) -> list[Case]:
     providers = {row.provider for row in registry.op_rows(op)}
-    return [case for each in sorted(providers) for case in table_of(each).cases_of(op)]
+    return [case for provider in sorted(providers) for case in table_of(provider).cases_of(op)]
 
 
 def _run_case(case: Case, arrays: Sequence[Any]) -> None:
@@ -84,9 +84,9 @@ def _random(spec: Spec) -> Tensor:
 
 def with_gradients(call: Callable[[], Any]) -> None:
     """Call something, and compute the gradients of all that it returns."""
-    for each in _results(call()):
-        if isinstance(each, Tensor) and each.requires_grad and DTYPES[each.dtype].floating:
-            each.backward(ag.full_like(each, 1), retain_graph=True)
+    for result in _results(call()):
+        if isinstance(result, Tensor) and result.requires_grad and DTYPES[result.dtype].floating:
+            result.backward(ag.full_like(result, 1), retain_graph=True)
 
 
 def _results(value: Any) -> Iterator[Any]:

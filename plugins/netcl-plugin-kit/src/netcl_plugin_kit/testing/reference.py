@@ -51,7 +51,7 @@ class Values:
     @property
     def size(self) -> int:
         """The number of elements of all outputs."""
-        return sum(each.size for each in self.outputs)
+        return sum(output.size for output in self.outputs)
 
 
 def results_of(results: Any) -> list[Any]:
@@ -89,7 +89,7 @@ def evaluate(
             for array, need in zip(arrays, needs, strict=True)
         ]
         results = results_of(case.run(*tensors))
-        flowing = [i for i, each in enumerate(results) if each.requires_grad]
+        flowing = [i for i, result in enumerate(results) if result.requires_grad]
         through = [results[i] for i in flowing]
         given = [upstream(each.shape, each.dtype) for each in through]
         if len(through) == 1:
@@ -115,7 +115,7 @@ def _backward_all(
     results: Sequence[Any], upstream: Sequence[Array], tensors: Sequence[Tensor], device: Device
 ) -> None:
     """The gradients of several results at once, as `backward` leaves those of one."""
-    leaves = [each for each in tensors if each.requires_grad]
+    leaves = [tensor for tensor in tensors if tensor.requires_grad]
     given = [Tensor.from_host(each, device) for each in upstream]
     for leaf, gradient in zip(leaves, grad(results, leaves, given, allow_unused=True), strict=True):
         leaf.grad = gradient
@@ -174,13 +174,13 @@ def _of_torch(torch: Any, case: Case, arrays: Sequence[Array]) -> Values:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what PyTorch warns of is not the op's concern
         results = results_of(case.run_torch(torch, *tensors))
-        dtypes = [str(each.dtype).removeprefix("torch.") for each in results]
-        flowing = [i for i, each in enumerate(results) if each.requires_grad]
+        dtypes = [str(result.dtype).removeprefix("torch.") for result in results]
+        flowing = [i for i, result in enumerate(results) if result.requires_grad]
         upstream = [torch.tensor(covector(tuple(results[i].shape), dtypes[i])) for i in flowing]
         if flowing:
             torch.autograd.backward([results[i] for i in flowing], upstream)
-    grads = [None if each.grad is None else each.grad.numpy() for each in tensors]
-    return Values([each.detach().numpy() for each in results], dtypes, grads, flowing)
+    grads = [None if tensor.grad is None else tensor.grad.numpy() for tensor in tensors]
+    return Values([result.detach().numpy() for result in results], dtypes, grads, flowing)
 
 
 # -- comparison ------------------------------------------------------------------------

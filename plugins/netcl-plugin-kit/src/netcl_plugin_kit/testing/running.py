@@ -196,8 +196,10 @@ def _short(text: str) -> str:
 def merged(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """One outcome per check, op, device and dtype: the worst, and how many more failed."""
     by_place: dict[tuple[str, ...], list[Outcome]] = {}
-    for each in outcomes:
-        by_place.setdefault((each.check, each.op, each.device, each.dtype), []).append(each)
+    for outcome in outcomes:
+        by_place.setdefault((outcome.check, outcome.op, outcome.device, outcome.dtype), []).append(
+            outcome
+        )
     return [_worst(group) for group in by_place.values()]
 
 

@@ -101,9 +101,9 @@ def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) 
     for device in devices:
         for dtype in DTYPES:
             steps += _on_device(table, device, dtype, thorough)
-        for each in table.scenarios:
-            played, name = _played(each, device), each.namespace
-            steps.append(CheckStep("scenario", played, (), device, op=str(each), listed=name))
+        for scenario in table.scenarios:
+            played, name = _played(scenario, device), scenario.namespace
+            steps.append(CheckStep("scenario", played, (), device, op=str(scenario), listed=name))
         for policy in table.policies:
             steps += _of_policy(policy, device, thorough)
     for policy in table.policies:

@@ -38,11 +38,11 @@ class Item:
 
 def report(outcomes: Sequence[Outcome]) -> None:
     """End a test as its outcomes ask for: a failure with all reasons, xfail, skip, or nothing."""
-    failed = [each for each in outcomes if each.state == "failed"]
+    failed = [outcome for outcome in outcomes if outcome.state == "failed"]
     if failed:
         pytest.fail("\n".join(map(_text, failed)), pytrace=False)
     for state, end in (("xfailed", pytest.xfail), ("skipped", pytest.skip)):
-        of_state = [each for each in outcomes if each.state == state]
+        of_state = [outcome for outcome in outcomes if outcome.state == state]
         if of_state and (state == "xfailed" or len(of_state) == len(outcomes)):
             end("; ".join(dict.fromkeys(f"{each.check}: {each.reason}" for each in of_state)))
 
@@ -91,8 +91,8 @@ class Suite:
     def names(self) -> list[str]:
         """A test each. Neither the plugin nor its cases are loaded for them."""
         plugins = plugins_of(self.provider, loaded=False)
-        offered = [name for each in plugins for _, name in each.offers] or [
-            name for each in plugins for name in each.provides
+        offered = [name for plugin in plugins for _, name in plugin.offers] or [
+            name for plugin in plugins for name in plugin.provides
         ]
         return [*dict.fromkeys(offered), _OTHERS]
 
@@ -109,7 +109,7 @@ class Suite:
             thorough = config.getoption("netcl_level", None) is not None
             devices = [get_device(each) for each in chosen] or usable_devices()
             if not chosen and not thorough:
-                devices = [*{each.backend: each for each in reversed(devices)}.values()]
+                devices = [*{device.backend: device for device in reversed(devices)}.values()]
             known: dict[str, list[CheckStep]] = {each: [] for each in self.names}
             for step in steps_of(self.table(), devices, thorough=thorough):
                 of = step.listed or step.ops[0]

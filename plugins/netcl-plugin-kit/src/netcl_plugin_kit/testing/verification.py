@@ -242,7 +242,7 @@ def _values(random: np.random.Generator, literals: Sequence[float], other: Array
         random.uniform(0, 1, _DRAWN),
         sign * 10 ** random.uniform(-4, 2, _DRAWN),
         random.integers(-3, 4, _DRAWN).astype(float),
-        random.choice([*literals, *(-each for each in literals)], _DRAWN) * (1 + near),
+        random.choice([*literals, *(-literal for literal in literals)], _DRAWN) * (1 + near),
         near if other is None else other + near,
     )
     return np.asarray(np.choose(random.integers(0, len(kinds), _DRAWN), kinds))

@@ -71,7 +71,7 @@ class Explanation:
     @property
     def decided(self) -> bool:
         """Whether each rule has picked somebody."""
-        return sum(each.chosen for each in self.candidates) == len(self.rules)
+        return sum(candidate.chosen for candidate in self.candidates) == len(self.rules)
 
     @property
     def title(self) -> str:
@@ -80,10 +80,10 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [self.title]
-        for each in self.candidates:
-            mark = "->" if each.chosen else "  "
-            lines.append(f"{mark} {each.label} ({each.provider}, priority {each.priority}): "
-                         f"{each.reason}")  # fmt: skip
+        for candidate in self.candidates:
+            mark = "->" if candidate.chosen else "  "
+            rank = f"({candidate.provider}, priority {candidate.priority})"
+            lines.append(f"{mark} {candidate.label} {rank}: {candidate.reason}")
         return "\n".join([*lines, *(f"rule: {rule}" for rule in self.rules), *self.settings])
 
 
@@ -197,8 +197,8 @@ def _of_other_kinds(name: str) -> Iterator[tuple[list[Candidate], str]]:
         candidates = _candidates(offers, decision, f" {name}")
         yield (
             [
-                dataclasses.replace(each, label=f"{each.label}: {_shown(row)}")
-                for each, row in zip(candidates, rows, strict=True)
+                dataclasses.replace(candidate, label=f"{candidate.label}: {_shown(row)}")
+                for candidate, row in zip(candidates, rows, strict=True)
             ],
             decision.rule,
         )
@@ -217,14 +217,14 @@ def _unused(row: Row, reason: str) -> Candidate:
 def _candidates(offers: Sequence[Offer], decision: Decision, after: str = "") -> list[Candidate]:
     return [
         Candidate(
-            each.provider,
-            each.label + after,
-            each.priority,
-            each is decision.winner,
+            offer.provider,
+            offer.label + after,
+            offer.priority,
+            offer is decision.winner,
             text,
-            unused=each in decision.unused,
+            unused=offer in decision.unused,
         )
-        for each, text in zip(offers, decision.verdicts, strict=True)
+        for offer, text in zip(offers, decision.verdicts, strict=True)
     ]
 
 

@@ -36,7 +36,7 @@ def show(
     """Print each candidate for a name and the rules that decided; 1 if nobody serves it."""
     dtype = dtype_name(dtype, "--dtype")
     given = [] if shapes is None else specs(_WHO, shapes, dtype)
-    named = dict(attribute(_WHO, each) for each in attrs)
+    named = dict(attribute(_WHO, attr) for attr in attrs)
     place = default_device() if device is None else get_device(device)
     try:
         said = why(op, *given, device=place, dtype=dtype, attrs=named)
@@ -71,7 +71,7 @@ def _measured(
 
 def _has_rivals(said: Explanation) -> bool:
     """Whether several implementations offer to compute it: then speed is worth a look."""
-    return sum(each.implementation for each in said.candidates) > 1
+    return sum(candidate.implementation for candidate in said.candidates) > 1
 
 
 def _data(said: Explanation, speeds: Sequence[SpeedRecord]) -> dict[str, Any]:
@@ -79,7 +79,9 @@ def _data(said: Explanation, speeds: Sequence[SpeedRecord]) -> dict[str, Any]:
     candidates = [{name: getattr(one, name) for name in names} for one in said.candidates]
     data: dict[str, Any] = {"op": said.op, "device": said.device, "dtype": said.dtype}
     data |= {"candidates": candidates, "rules": list(said.rules)}
-    measured = [{**asdict(each), "times": [asdict(one) for one in each.times]} for each in speeds]
+    measured = [
+        {**asdict(speed), "times": [asdict(one) for one in speed.times]} for speed in speeds
+    ]
     return {**data, "settings": list(said.settings), "measured": measured}
 
 
@@ -104,8 +106,10 @@ def _print(said: Explanation, speeds: Sequence[SpeedRecord], device: Device) -> 
 
 def _print_speed(speeds: Sequence[SpeedRecord]) -> None:
     """A row for each call: the microseconds of each candidate."""
-    labels = list(dict.fromkeys(one.label for each in speeds for one in each.times))
-    rows = [(each.shapes, *_row(each, labels), each.call, each.date) for each in speeds[:_MOST]]
+    labels = list(dict.fromkeys(one.label for speed in speeds for one in speed.times))
+    rows = [
+        (speed.shapes, *_row(speed, labels), speed.call, speed.date) for speed in speeds[:_MOST]
+    ]
     header = ("measured", *(f"{label}, us" for label in labels), "call", "date")
     print_table(header, rows, ("measured", "call"))
     if len(speeds) > _MOST:

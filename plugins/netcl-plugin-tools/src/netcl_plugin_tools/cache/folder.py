@@ -47,7 +47,7 @@ def show(empty: Sequence[str], as_json: bool) -> int:
     parts = list(_parts(root))
     if as_json:
         data = {"folder": str(root), "kept": config.get("cache"), "removed": removed}
-        print_json({**data, "parts": [asdict(each) for each in parts]})
+        print_json({**data, "parts": [asdict(part) for part in parts]})
         return 0
     for kind, count in removed.items():
         print(f"{kind}: {count} removed")
@@ -55,8 +55,8 @@ def show(empty: Sequence[str], as_json: bool) -> int:
     if not config.get("cache"):
         print("the setting cache is off: nothing is read from it or kept in it")
     rows = [
-        (each.kind, str(each.entries), _mib(each.size_bytes), _bound(each), each.what)
-        for each in parts
+        (part.kind, str(part.entries), _mib(part.size_bytes), _bound(part), part.what)
+        for part in parts
     ]
     total = ("", str(sum(p.entries for p in parts)), _mib(sum(p.size_bytes for p in parts)), "", "")
     print_table(("kind", "entries", "MiB", "of at most", "what"), [*rows, total], ("what",))

@@ -71,7 +71,7 @@ def run(
         write(folder, "catalogue.json", snapshot(market))
         write(folder, "advisories.json", advisories_json(withdrawn))
         write(folder, "feed.xml", feed(market))
-        held_back = {each.name for each in market.plugins if each.quarantined}
+        held_back = {plugin.name for plugin in market.plugins if plugin.quarantined}
         for wheel in loaded:
             if wheel.name in held_back:
                 continue
@@ -123,10 +123,10 @@ def _report(market: Market, out: Path) -> dict[str, Any]:
     return {
         "out": str(out),
         "plugins": {
-            each.name: [str(one.version) for one in each.releases] for each in market.plugins
+            plugin.name: [str(one.version) for one in plugin.releases] for plugin in market.plugins
         },
-        "others": [each.name for each in market.others],
-        "ops": sum(len(each.pages) for each in market.plugins),
+        "others": [other.name for other in market.others],
+        "ops": sum(len(plugin.pages) for plugin in market.plugins),
         "records": {"checks": len(evidence.checks), "cells": len(evidence.cells)},
         "refused": [
             {"kind": kind, "file": file, "reason": reason}

@@ -25,7 +25,7 @@ def changes(plugin: Project) -> Iterator[dict[str, Any]]:
 def _ops(newer: Release, older: Release) -> list[str]:
     """Rows of the manifests: what came, went, or says something else."""
     before, now = (
-        {clean_line(row.name): row for each in one.wheel.manifests for row in each.provides}
+        {clean_line(row.name): row for manifest in one.wheel.manifests for row in manifest.provides}
         for one in (older, newer)
     )
     lines = [f"{name}: new" for name in sorted(now.keys() - before.keys())]
@@ -46,11 +46,11 @@ def _pairs(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 
 def _kernels(release: Release) -> dict[str, str]:
     return {
-        f"{each.op} {each.direction}, {each.dtype}, {where.title}": hashlib.sha256(
-            each.source.encode("utf-8", "surrogateescape")
+        f"{kernel.op} {kernel.direction}, {kernel.dtype}, {where.title}": hashlib.sha256(
+            kernel.source.encode("utf-8", "surrogateescape")
         ).hexdigest()[:12]
-        for each in release.findings.kernels
-        for where in each.where
+        for kernel in release.findings.kernels
+        for where in kernel.where
     }
 
 

@@ -25,7 +25,9 @@ _FIRST = datetime(1980, 1, 1, tzinfo=UTC)  # of a zip file
 def feed(market: Market) -> str:
     """The text of `feed.xml`."""
     entries = [_entry(plugin, release) for plugin in market.plugins for release in plugin.releases]
-    entries += [_warning(plugin, each) for plugin in market.plugins for each in plugin.advisories]
+    entries += [
+        _warning(plugin, advisory) for plugin in market.plugins for advisory in plugin.advisories
+    ]
     entries.sort(key=lambda one: (one["updated"], one["title"]), reverse=True)
     updated = entries[0]["updated"] if entries else _written(_FIRST)
     name = _name(market.address or market.title)

@@ -36,7 +36,9 @@ def facts_of_all(project: Project) -> Facts:
 def licence_of(project: Project) -> str:
     """Its licence by METADATA, else by a manifest."""
     stated = project.latest.wheel.metadata.licence
-    return stated or next((each.license for each in project.manifests if each.license), "")
+    return stated or next(
+        (manifest.license for manifest in project.manifests if manifest.license), ""
+    )
 
 
 def choices(every: Iterable[Facts]) -> dict[str, list[str]]:

@@ -93,7 +93,7 @@ class Findings:
     def devices(self) -> list[Where]:
         """Where something was checked or measured."""
         places = {one.where for one in self.outcomes if one.where}
-        return sorted(places | {where for each in self.kernels for where in each.where})
+        return sorted(places | {where for kernel in self.kernels for where in kernel.where})
 
     @property
     def deepest(self) -> CheckRecord | None:
@@ -145,7 +145,7 @@ def merge(records: Sequence[CheckRecord]) -> Findings:
         for source in record.kernels:
             place = places.get(source.device, _unknown(source.device))
             kernels[source.op, source.dtype, source.direction, place] = source
-        mutants |= {each.op: each for each in record.mutants}
+        mutants |= {mutant.op: mutant for mutant in record.mutants}
         for each in record.roofline:
             place = places.get(each.device, _unknown(each.device))
             roofline[each.op, place, each.dtype] = each

@@ -50,7 +50,9 @@ class Release:
     @property
     def yanked(self) -> str:
         """Why it was yanked; empty if it was not."""
-        return next((each.text for each in self.advisories if each.kind == "yanked"), "")
+        return next(
+            (advisory.text for advisory in self.advisories if advisory.kind == "yanked"), ""
+        )
 
     @property
     def wheel(self) -> Wheel:
@@ -92,13 +94,15 @@ class Project:
 
         If there is none, the newest that is not yanked, else the newest.
         """
-        there = [each for each in self.releases if not each.yanked] or [*self.releases]
+        there = [release for release in self.releases if not release.yanked] or [*self.releases]
         return next((each for each in there if not each.version.is_prerelease), there[0])
 
     @property
     def quarantined(self) -> str:
         """Why the index offers no file of it; empty if it does."""
-        return next((each.text for each in self.advisories if each.kind == "quarantined"), "")
+        return next(
+            (advisory.text for advisory in self.advisories if advisory.kind == "quarantined"), ""
+        )
 
     @property
     def manifests(self) -> tuple[Manifest, ...]:
@@ -108,7 +112,7 @@ class Project:
     @property
     def summary(self) -> str:
         """Its summary in one line."""
-        texts = [each.summary for each in self.manifests if each.summary]
+        texts = [manifest.summary for manifest in self.manifests if manifest.summary]
         return clean_line(texts[0] if texts else self.latest.wheel.metadata.summary)
 
     @property

@@ -111,7 +111,7 @@ def _specimen(market: Market) -> dict[str, Any] | None:
 def _card(plugin: Project, verdicts: dict[str, str]) -> dict[str, Any]:
     latest = plugin.latest
     kinds = Counter(op.row.kind for op in plugin.ops)
-    maturity = next((each.maturity for each in plugin.manifests if each.maturity), "")
+    maturity = next((manifest.maturity for manifest in plugin.manifests if manifest.maturity), "")
     return {
         "name": plugin.name,
         "href": f"plugins/{plugin.name}.html",
@@ -215,7 +215,7 @@ def _plugin(market: Market, plugin: Project, verdicts: dict[str, str]) -> str:
         },
         readme=render_document(metadata.readme, metadata.readme_type, "readme", plugin.name),
         changelog=render_document(latest.wheel.changelog, "text/markdown", "change", "changelog"),
-        needs=sorted({text for each in plugin.manifests for text in needs(each.requires)}),
+        needs=sorted({text for manifest in plugin.manifests for text in needs(manifest.requires)}),
         raced=sorted({where for where, _ in findings.roofline}),
         rooflines=rooflines,
         dated=_dated(findings),

@@ -48,7 +48,7 @@ def sbom(wheel: Wheel) -> str:
         "metadata": {"component": this},
         "components": components,
         "dependencies": [
-            {"ref": wheel.file, "dependsOn": [each["bom-ref"] for each in components]}
+            {"ref": wheel.file, "dependsOn": [component["bom-ref"] for component in components]}
         ],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

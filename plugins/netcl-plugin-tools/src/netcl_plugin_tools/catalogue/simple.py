@@ -45,7 +45,7 @@ def _wheels(project: Project) -> list[tuple[Release, Wheel]]:
     """The oldest version first, as indexes list them; none of a project in quarantine."""
     if project.quarantined:
         return []
-    return [(each, wheel) for each in reversed(project.releases) for wheel in each.wheels]
+    return [(release, wheel) for release in reversed(project.releases) for wheel in release.wheels]
 
 
 def _link(release: Release, wheel: Wheel) -> dict[str, Any]:

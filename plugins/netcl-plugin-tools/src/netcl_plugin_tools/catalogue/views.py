@@ -102,7 +102,7 @@ def _namespace(project: Project, name: str) -> str:
     if any(op.row.name == name for op in project.pages):
         return ""
     spaces = [op.row.name for op in project.ops if op.row.kind == "namespace"]
-    return next((each for each in spaces if name.startswith(f"{each}-")), "")
+    return next((space for space in spaces if name.startswith(f"{space}-")), "")
 
 
 def _row(
@@ -205,7 +205,7 @@ def numbers(market: Market) -> Numbers:
     for plugin in market.plugins:
         latest = plugin.latest
         passed = {row.name for row in plugin.pages if op_verdict(plugin, row) == "passed"}
-        kernels += sum(each.op in passed for each in latest.findings.kernels)
+        kernels += sum(kernel.op in passed for kernel in latest.findings.kernels)
         devices |= {(one.platform, one.name, one.driver) for one in latest.findings.devices}
         places = (cell.runtime for cell in latest.cells if cell.runtime["device"])
         devices |= {(one["platform"], one["device"], one["driver"]) for one in places}
@@ -234,7 +234,7 @@ def specimen(market: Market) -> tuple[Project, Op, FoundKernel] | None:
     ]
     for _, name, _, project, number in sorted(candidates):
         plugin = next(each for each in market.plugins if each.name == project)
-        op = next((each for each in plugin.pages if each.row.name == name), None)
+        op = next((page for page in plugin.pages if page.row.name == name), None)
         if op is not None and op_verdict(plugin, op) == "passed":
             return plugin, op, plugin.latest.findings.kernels[number]
     return None

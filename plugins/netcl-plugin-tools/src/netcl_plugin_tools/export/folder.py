@@ -82,8 +82,8 @@ def export(
     plan.add_places("output", outputs)
     plan.write(place)
     for kind, tensors in (("input", inputs), ("output", outputs)):
-        for i, each in enumerate(tensors):
-            each.numpy().tofile(place / "example" / f"{kind}{i}.bin")
+        for i, tensor in enumerate(tensors):
+            tensor.numpy().tofile(place / "example" / f"{kind}{i}.bin")
     for name in _HOSTS:
         shutil.copyfile(Path(__file__).with_name(name), place / name)
     return place
@@ -178,11 +178,11 @@ class _Plan:
             )
         program = (launch.source, f"-cl-std={recipe.standard}")
         number = self._programs.setdefault(program, len(self._programs))
-        buffers = [self._buffer(each) for each in command.buffers]
+        buffers = [self._buffer(buffer) for buffer in command.buffers]
         reads = read_only(launch.source, launch.entry)
-        for each, read in zip(buffers, reads, strict=False):
+        for buffer, read in zip(buffers, reads, strict=False):
             if not read:
-                self._written(each, launch.who)
+                self._written(buffer, launch.who)
         sizes = [*launch.global_size, *(launch.local_size or [0] * len(launch.global_size))]
         packed = [each.hex() for each in (*scalars, *launch.constants)]
         words = [number, launch.entry, len(launch.global_size), *sizes, len(buffers), *buffers]

@@ -40,7 +40,9 @@ def export_onnx(function: Callable[..., Any], *examples: Any, path: str | Path) 
     counterpart, and where the function cannot be traced; MissingExtraError without onnx.
     """
     onnx = _library()
-    inputs = [each if isinstance(each, Tensor) else ag.tensor(each) for each in examples]
+    inputs = [
+        example if isinstance(example, Tensor) else ag.tensor(example) for example in examples
+    ]
     with no_grad():
         program, _ = traced(ag.jit_compile(function), inputs, {})
     graph = Graph(onnx)

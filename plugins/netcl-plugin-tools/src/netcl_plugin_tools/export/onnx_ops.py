@@ -28,10 +28,10 @@ def _permute(g: Any, node: Any, x: Sequence[str]) -> str:
 def _item(g: Any, node: Any, x: Sequence[str]) -> str:
     """Slices, numbers and new dimensions: a Slice, and a Reshape to what is left."""
     parts = [each for each in node.attrs["index"] if each[0] != "new"]
-    _need({each[0] for each in parts} <= {"slice", "int"}, "an index other than slices")
-    begins = [each[1] for each in parts]
-    steps = [each[2] if each[0] == "slice" else 1 for each in parts]
-    counts = [each[3] if each[0] == "slice" else 1 for each in parts]
+    _need({part[0] for part in parts} <= {"slice", "int"}, "an index other than slices")
+    begins = [part[1] for part in parts]
+    steps = [part[2] if part[0] == "slice" else 1 for part in parts]
+    counts = [part[3] if part[0] == "slice" else 1 for part in parts]
     ends = [b + s * n for b, s, n in zip(begins, steps, counts, strict=True)]
     axes = g.ints(*range(len(parts)))
     cut = g.op("Slice", [x[0], g.ints(*begins), g.ints(*ends), axes, g.ints(*steps)])
@@ -107,7 +107,7 @@ def _convolution(g: Any, node: Any, x: Sequence[str]) -> str:
 
 def _windows(kind: str, axes: Sequence[Any], g: Any, x: Sequence[str], **more: Any) -> str:
     """Pooling: the padding at the end is what the number of windows needs."""
-    _need(not any(each.adaptive for each in axes), "windows of several sizes")
+    _need(not any(axis.adaptive for axis in axes), "windows of several sizes")
     ends = [
         max(0, (a.count - 1) * a.stride + a.dilation * (a.kernel - 1) + 1 - a.size - a.padding)
         for a in axes

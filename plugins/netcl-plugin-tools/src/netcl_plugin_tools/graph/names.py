@@ -25,8 +25,12 @@ def of_arguments(given: inspect.BoundArguments) -> tuple[list[str], list[str]]:
 def leaves_of_arguments(given: inspect.BoundArguments) -> list[tuple[str, Any]]:
     """What a call is given, with its names there, keyword arguments in order of name."""
     parameters = given.signature.parameters.values()
-    plain = [each.name for each in parameters if each.kind in _POSITIONAL]
-    rest = [each.name for each in parameters if each.kind is inspect.Parameter.VAR_POSITIONAL]
+    plain = [parameter.name for parameter in parameters if parameter.kind in _POSITIONAL]
+    rest = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL
+    ]
     names = plain + [f"{rest[0]}[{i}]" for i in range(len(given.args) - len(plain)) if rest]
     pairs = [*zip(names, given.args, strict=False), *sorted(given.kwargs.items())]
     return [leaf for name, value in pairs for leaf in leaves_of(name, value)]

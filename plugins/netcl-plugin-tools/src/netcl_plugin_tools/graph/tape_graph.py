@@ -155,7 +155,9 @@ class _TapeGraphBuilder:
         wanted = [(name, target, "returned") for name, target in returned if target in self.home]
         ended |= {target for _, target, _ in wanted}
         wanted += [
-            (self.values[each], each, "read by no op") for each in results if each not in ended
+            (self.values[result], result, "read by no op")
+            for result in results
+            if result not in ended
         ]
         for number, (name, target, note) in enumerate(wanted):
             self.boxes.append(TapeBox(f"result{number}", "result", name, note=note))
@@ -171,7 +173,7 @@ class _TapeGraphBuilder:
         record, node = call.record, self.recorded.values[target]
         name = str(record.op_name)
         tensors = [self.values[each] for each in call.inputs]
-        scalars = [number_text(each) for each in record.scalars]
+        scalars = [number_text(scalar) for scalar in record.scalars]
         attrs = record.call.attrs if isinstance(record.call, OperatorCall) else {}
         text = op_text(name, record.call, tensors, scalars, attrs)
         if len(record.call.results or (None,)) > 1:

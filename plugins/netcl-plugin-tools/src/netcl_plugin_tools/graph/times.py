@@ -111,7 +111,7 @@ def _timed(
     best, failed = best_times(timed, budget)
     for error in failed.values():
         raise error
-    gradients = any(each.requires_grad for each in leaves.values())
+    gradients = any(leaf.requires_grad for leaf in leaves.values())
     return StepTime(
         " -> ".join(node.op_name for node in step.unit.nodes),
         where(step.unit.nodes[0].frame),
@@ -155,10 +155,10 @@ def _used(value: Any, node: TraceNode, picked: Picked) -> list[Any]:
 
 def _take_gradients(results: Iterable[Any], leaves: Iterable[Any]) -> None:
     """Those of what a step computes, from ones."""
-    roots = [each for each in results if each.requires_grad]
-    wanted = [each for each in leaves if each.requires_grad]
+    roots = [result for result in results if result.requires_grad]
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
     if roots and wanted:
-        ag.grad(roots, wanted, [ag.ones_like(each) for each in roots], allow_unused=True)
+        ag.grad(roots, wanted, [ag.ones_like(root) for root in roots], allow_unused=True)
 
 
 def _one_by_one(nodes: Sequence[TraceNode], values: Values, numbers: Sequence[Any]) -> None:

@@ -105,8 +105,10 @@ def _said(rows: Mapping[str, _Rows]) -> dict[str, _Rows]:
 def _choices(op: str, device: nc.Device) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Who serves an op: the provider and, by dtype, the implementations."""
     said = {dtype: why(op, device=device, dtype=dtype) for dtype in nc.DTYPES}
-    records = [each for each in said["float32"].candidates if not each.implementation]
-    yield from ((ANY_DTYPE, (each.provider,)) for each in records if each.chosen)
+    records = [
+        candidate for candidate in said["float32"].candidates if not candidate.implementation
+    ]
+    yield from ((ANY_DTYPE, (record.provider,)) for record in records if record.chosen)
     if not device.has_kernels:  # where the operator's own function computes it
         return
     orders = {dtype: _order(one.candidates) for dtype, one in said.items()}
@@ -117,13 +119,13 @@ def _choices(op: str, device: nc.Device) -> Iterator[tuple[str, tuple[str, ...]]
 
 
 def _order(candidates: Sequence[Any]) -> tuple[str, ...]:
-    own = [each for each in candidates if each.implementation]
+    own = [candidate for candidate in candidates if candidate.implementation]
     return tuple(f"{each.provider}:{each.label}" for each in _in_order(own))
 
 
 def _in_order(candidates: Sequence[Any]) -> Iterator[Any]:
     """The winner, then who would serve after it where shapes do not suit it, up to a tie."""
-    rest = [each for each in candidates if each.unused]
+    rest = [candidate for candidate in candidates if candidate.unused]
     for winner in candidates:
         if winner.chosen:
             yield winner

@@ -47,7 +47,7 @@ def run(
         problem = f"{problem} To replace it, delete {path} first."
         return lock_check.no_lock(path, problem, as_json)
     with nc.plugins.unlocked():
-        now = gather([nc.get_device(each) for each in devices] or _devices())
+        now = gather([nc.get_device(device) for device in devices] or _devices())
     if strict is None:
         strict = before is not None and before.strict
     pins = with_keys(now.plugins, before.plugins if before else {}, owners, signatures)
@@ -93,7 +93,7 @@ def _write(path: Path, before: Lock | None, now: Lock, as_json: bool) -> int:
 
 
 def _unsigned(lock: Lock) -> dict[str, Pin]:
-    return {name: replace(each, key="") for name, each in lock.plugins.items()}
+    return {name: replace(plugin, key="") for name, plugin in lock.plugins.items()}
 
 
 def _print_json(data: Any) -> None:

@@ -80,21 +80,21 @@ def _shown(
                 )
             except _NOTHING:
                 continue
-            text = "\n\n".join(each.text for each in sources.sources)
+            text = "\n\n".join(source.text for source in sources.sources)
             if text:
                 yield " ".join([dtype, direction, *_words(specs, attrs)]), digest(text)
 
 
 def _inputs(case: Case, dtype: str) -> _Inputs:
     arrays = case.main_sample(dtype)
-    return [nc.Spec(each.shape, nc.dtype_name(each.dtype)) for each in arrays], case.attrs
+    return [nc.Spec(array.shape, nc.dtype_name(array.dtype)) for array in arrays], case.attrs
 
 
 def _words(specs: Sequence[nc.Spec] | None, attrs: Mapping[str, Any]) -> Iterator[str]:
     """Shapes and attributes as `netcl kernels show` takes them."""
     if specs is not None:
-        shapes = ("x".join(map(str, each.shape)) or "()" for each in specs)
-        yield ",".join(f"{shape}:{each.dtype}" for shape, each in zip(shapes, specs, strict=True))
+        shapes = ("x".join(map(str, spec.shape)) or "()" for spec in specs)
+        yield ",".join(f"{shape}:{spec.dtype}" for shape, spec in zip(shapes, specs, strict=True))
     yield from (f"{name}={value!r}" for name, value in attrs.items())
 
 

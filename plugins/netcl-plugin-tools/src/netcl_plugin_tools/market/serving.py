@@ -60,7 +60,11 @@ def submit(
         return [f"source: {problem}"], None
     with progress_bar() as told:
         record = replace(check(str(file), level, devices, progress=told), source=built)
-    failed = [f"{each.check}: {each.reason}" for each in record.outcomes if each.state == "failed"]
+    failed = [
+        f"{outcome.check}: {outcome.reason}"
+        for outcome in record.outcomes
+        if outcome.state == "failed"
+    ]
     if record.wheel_sha256 != wheel.sha256:
         failed.append("wheel: it changed while it was checked")
     if failed:

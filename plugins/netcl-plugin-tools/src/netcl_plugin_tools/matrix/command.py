@@ -34,9 +34,9 @@ def _part(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, 
 def _versions(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
-    for each in values:
-        if not re.fullmatch(r"[0-9]+(\.[0-9]+)+", each):
-            raise click.BadParameter(f"{each!r} is no version such as 3.12")
+    for value in values:
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)+", value):
+            raise click.BadParameter(f"{value!r} is no version such as 3.12")
     return values
 
 

@@ -150,5 +150,5 @@ def _installed(folder: Path) -> tuple[tuple[str, str], ...]:
     names = (path.name for path in folder.rglob("site-packages/*.dist-info"))
     matches = (_DISTRIBUTION.fullmatch(name) for name in names)
     return tuple(
-        sorted((each["name"].replace("_", "-"), each["version"]) for each in matches if each)
+        sorted((match["name"].replace("_", "-"), match["version"]) for match in matches if match)
     )

@@ -144,7 +144,7 @@ class _Walk:
 
 
 def _brings_the_check(wheel: Wheel) -> bool:
-    rows = (row for each in wheel.manifests for row in each.provides)
+    rows = (row for manifest in wheel.manifests for row in manifest.provides)
     return any(row.kind == "command" and row.name == COMMAND for row in rows)
 
 

@@ -82,14 +82,14 @@ def of_check(cell: Cell, ended: Ended, presence: Presence) -> CellVerdict | None
 
 
 def _of_outcomes(cell: Cell, ended: Ended, record: CheckRecord) -> CellVerdict:
-    failed = [each for each in record.outcomes if each.state == "failed"]
+    failed = [outcome for outcome in record.outcomes if outcome.state == "failed"]
     if failed:
         slow = all(each.reason.startswith(_TIME_OUTS) for each in failed)
         return CellVerdict("setup_error" if slow else "fail", said(failed[0]), check=record)
     if ended.code != 0 or record.state != "pass":
         text = f"the check {ended.how} and says {record.state!r}, but none of its checks failed"
         return CellVerdict("setup_error", text, ended.tail, record)
-    passed = [each for each in record.outcomes if each.state == "passed"]
+    passed = [outcome for outcome in record.outcomes if outcome.state == "passed"]
     if cell.level == "static":
         passed_here, where = passed, ""
     else:

@@ -57,7 +57,7 @@ def styles() -> Iterator[tuple[str, str]]:
 def pages(shown: Board) -> Iterator[tuple[str, str]]:
     """(path, HTML) of the board and of a page per cell that has a record."""
     total = counts(shown.places)
-    overview = [(each, together(each.counts), each.columns) for each in shown.sections]
+    overview = [(section, together(section.counts), section.columns) for section in shown.sections]
     known = {name: runtime.title for name, runtime in RUNTIMES.items()}
     yield (
         "index.html",
@@ -99,4 +99,4 @@ def _by_check(check: CheckRecord | None) -> dict[str, Counter[str]]:
 
 
 def _failures(check: CheckRecord | None) -> list[Outcome]:
-    return [each for each in check.outcomes if each.state == "failed"] if check else []
+    return [outcome for outcome in check.outcomes if outcome.state == "failed"] if check else []

@@ -95,12 +95,14 @@ def shelves(cores: Path, plugins: Path, only: Sequence[str] = ()) -> Shelves:
     names = {wheel.name for wheel in shelves.plugins}
     # By its manifest's name, or, without a manifest, by the usual name of its distribution.
     own = {name.removeprefix(MARKET_PREFIX): name for name in names}
-    own |= {each.name: wheel.name for wheel in shelves.plugins for each in wheel.manifests}
+    own |= {manifest.name: wheel.name for wheel in shelves.plugins for manifest in wheel.manifests}
     wanted = {own.get(name, canonicalize_name(name)) for name in only} or names
     if missing := sorted(wanted - names):
         given, known = f"no wheel in {plugins} is of {missing[0]}", ", ".join(sorted(names))
         raise UsageError(message("--only", given, f"one of {known}"))
-    return replace(shelves, checked=tuple(each for each in shelves.plugins if each.name in wanted))
+    return replace(
+        shelves, checked=tuple(plugin for plugin in shelves.plugins if plugin.name in wanted)
+    )
 
 
 def shelf(folder: Path) -> list[Wheel]:

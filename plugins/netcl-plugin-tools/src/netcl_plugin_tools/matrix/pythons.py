@@ -76,7 +76,7 @@ def _known(request: str, uv: Uv) -> Interpreter | None:
     if ended.code != 0:
         given = f"`uv python list {request}` {ended.how}: {ended.tail}"
         raise MissingExtraError(message("netcl matrix", given, "", UPGRADE))
-    for each in json.loads(ended.stdout):
-        parts = each["version_parts"]
-        return Interpreter(f"{parts['major']}.{parts['minor']}", each["version"], each["path"])
+    for load in json.loads(ended.stdout):
+        parts = load["version_parts"]
+        return Interpreter(f"{parts['major']}.{parts['minor']}", load["version"], load["path"])
     return None

@@ -82,7 +82,7 @@ def run(options: Options) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     _report(results, options)
-    states = Counter(each.record.state for each in results)
+    states = Counter(result.record.state for result in results)
     if states["fail"]:
         return 1
     return 0 if states["pass"] or not results else 3
@@ -113,7 +113,7 @@ def _presence(
 ) -> Presence:
     if not runtime.packages:
         return locate(runtime, None, folder, ask)
-    python = next((each for each in interpreters if not each.problem), None)
+    python = next((interpreter for interpreter in interpreters if not interpreter.problem), None)
     if python is None:
         return Presence(runtime, problem="there is no Python to install it with")
     supply = supplies.provide(python, runtime.packages)
@@ -149,21 +149,21 @@ def _run(
 
 
 def _report(results: Sequence[Result], options: Options) -> None:
-    counts = Counter(each.record.state for each in results)
+    counts = Counter(result.record.state for result in results)
     if options.as_json:
         data = {
-            "cells": [_data(each) for each in results],
+            "cells": [_data(result) for result in results],
             "counts": {state: counts[state] for state in STATES},
-            "kept": sum(each.kept for each in results),
+            "kept": sum(result.kept for result in results),
             "records": str(options.records),
         }
         print(json.dumps(data, indent=2, ensure_ascii=False))
         return
-    groups = reasons((each.record for each in results), STATES[1:])
+    groups = reasons((result.record for result in results), STATES[1:])
     if groups:
         print_reasons(groups)
         print()
-    kept = sum(each.kept for each in results)
+    kept = sum(result.kept for result in results)
     said = ", ".join(f"{counts[state]} {state}" for state in STATES)
     print(f"{said}; {len(results)} cells, {kept} of them from earlier records in {options.records}")
 

@@ -68,7 +68,7 @@ class Uv:
     def sources(self) -> list[Any]:
         """The options that say where wheels come from."""
         index = ["--default-index", self.index_url] if self.index_url else []
-        return [*index, *(option for each in self.links for option in ("--find-links", each))]
+        return [*index, *(option for link in self.links for option in ("--find-links", link))]
 
 
 def _variables() -> dict[str, str]:

@@ -50,7 +50,7 @@ def place() -> Path:
     if path.is_file():
         return path
     projects = (folder / _PROJECT for folder in (here, *here.parents))
-    return next((each for each in projects if each.is_file()), path)
+    return next((project for project in projects if project.is_file()), path)
 
 
 def table() -> Table:
@@ -60,7 +60,7 @@ def table() -> Table:
 
 def overruled(*settings: str) -> list[str]:
     """A line for each variable that is set, which goes before the file."""
-    names = [config.SETTINGS[each].variable for each in settings]
+    names = [config.SETTINGS[setting].variable for setting in settings]
     given = [name for name in names if name in os.environ]
     return [f"note: {name} is set, and goes before the file" for name in given]
 

@@ -94,9 +94,9 @@ def _offered(name: str) -> Iterator[tuple[str, str]]:
         commands, _ = decision_on(name)
         if not commands:
             raise
-        yield from ((each.provider, "") for each in commands)
+        yield from ((command.provider, "") for command in commands)
     else:
-        yield from ((each.provider, "") for each in said.candidates)
+        yield from ((candidate.provider, "") for candidate in said.candidates)
 
 
 def _meant(op: str, choice: str) -> list[str]:
@@ -199,6 +199,6 @@ def _effect(op: str) -> Iterator[str]:
             said = why(op)
     except NetclError:  # a command, or nobody's
         return
-    for each in said.candidates:
-        if each.chosen:
-            yield f"-> {each.label} ({each.provider}): {each.reason}"
+    for candidate in said.candidates:
+        if candidate.chosen:
+            yield f"-> {candidate.label} ({candidate.provider}): {candidate.reason}"

@@ -38,8 +38,8 @@ _OF_DEVICES: Final = frozenset({"platform", "device", "driver"})
 
 def covers(mine: Place, other: Place) -> bool:
     """Whether a record for a place may serve another: an empty platform or driver means any."""
-    pairs = [(each.name, getattr(mine, each.name), getattr(other, each.name))
-             for each in fields(Place)]  # fmt: skip
+    pairs = [(field.name, getattr(mine, field.name), getattr(other, field.name))
+             for field in fields(Place)]  # fmt: skip
     return all(one in {"", its} if name in _OF_DEVICES else one == its for name, one, its in pairs)
 
 
@@ -87,7 +87,7 @@ def recorded(
 def doctor_rows() -> Iterator[tuple[str, bool, str]]:
     """What `netcl doctor` shows of the user's records."""
     records, faults = all_own()
-    devices = sorted({each.place.device for each in records})
+    devices = sorted({record.place.device for record in records})
     if records:
         yield "records of tuning", True, f"{len(records)} for {', '.join(devices)} in {folder()}"
     for fault in faults:
@@ -113,7 +113,7 @@ def path_of(place: Place) -> Path:
 
 
 def _name(place: Place) -> str:
-    return digest(*[getattr(place, each.name) for each in fields(place)])[:40]
+    return digest(*[getattr(place, field.name) for field in fields(place)])[:40]
 
 
 def hold(place: Place, record: Record | None) -> None:
@@ -155,8 +155,8 @@ def all_own() -> tuple[list[Record], list[str]]:
 def _of_file(path: Path) -> tuple[list[Record], list[str]]:
     """The record that a file is for; others have no business there."""
     records, fault = read(path, HERE)
-    faults = [_foreign(path, each) for each in records if path_of(each.place) != path]
-    return [each for each in records if path_of(each.place) == path][:1], [
+    faults = [_foreign(path, record) for record in records if path_of(record.place) != path]
+    return [record for record in records if path_of(record.place) == path][:1], [
         *faults,
         *([fault] if fault else []),
     ]
@@ -174,7 +174,7 @@ def shipped(place: Place, prefix: str) -> tuple[list[Record], Sequence[str]]:
     records, faults = _shipped(prefix, edition())
     if not records:
         return [], faults
-    covering = [each for each in records if covers(each.place, place)]
+    covering = [record for record in records if covers(record.place, place)]
     return sorted(covering, key=lambda each: each.place != place), faults
 
 
@@ -272,11 +272,11 @@ def text_of(records: Sequence[Record]) -> str:
     """A file of records, as the core and plugins have them."""
     rows = [
         {
-            **asdict(each.place),
-            "settings": dict(each.settings),
-            "gain": round(each.gain, 4),
-            "date": each.date,
+            **asdict(record.place),
+            "settings": dict(record.settings),
+            "gain": round(record.gain, 4),
+            "date": record.date,
         }
-        for each in records
+        for record in records
     ]
     return json.dumps({FORM: VERSION, "records": rows}, indent=1) + "\n"

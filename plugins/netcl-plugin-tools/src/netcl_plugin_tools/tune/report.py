@@ -28,7 +28,7 @@ def show(trial: Trial, record: Record | None) -> None:
     shown += [each for each in measured[_SHOWN:] if each is trial.default]
     rows = [_row(trial, each) for each in (*shown, *(each for each in ranked if each.fault))]
     print_table(_HEADER, rows, ("settings", "time"))
-    hidden, same = len(measured) - len(shown), sum(each.same for each in trial.contenders)
+    hidden, same = len(measured) - len(shown), sum(contender.same for contender in trial.contenders)
     notes = [f"{hidden} more are slower"] if hidden else []
     notes += [f"{same} launch the same as others"] if same else []
     notes += [f"{trial.left} were not tried: the budget is spent"] if trial.left else []
@@ -62,13 +62,13 @@ def data(trial: Trial, record: Record | None) -> dict[str, Any]:
         "driver": place.driver,
         "settings": [
             {
-                "settings": dict(each.settings),
-                "seconds": each.seconds if math.isfinite(each.seconds) else None,
-                "gain": round(trial.gain_of(each), 4),
-                "fault": each.fault,
-                "same": each.same,
+                "settings": dict(contender.settings),
+                "seconds": contender.seconds if math.isfinite(contender.seconds) else None,
+                "gain": round(trial.gain_of(contender), 4),
+                "fault": contender.fault,
+                "same": contender.same,
             }
-            for each in trial.contenders
+            for contender in trial.contenders
         ],
         "left": trial.left,
         "recorded": None if record is None else dict(record.settings),

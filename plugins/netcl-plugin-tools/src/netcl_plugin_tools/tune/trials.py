@@ -100,12 +100,12 @@ class Trial:
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
-            for each in self.contenders:
-                each.run = None
+            for contender in self.contenders:
+                contender.run = None
 
     def record(self) -> Record | None:
         """Keep what was found; None if there was nothing to compare."""
-        measured = [each for each in self.contenders if math.isfinite(each.seconds)]
+        measured = [contender for contender in self.contenders if math.isfinite(contender.seconds)]
         if len(measured) < 2 or self.default not in measured:
             return None
         best = self.best
@@ -146,12 +146,12 @@ class Trial:
     def _repeat(self, end: float) -> None:
         """Time the default and what is near the best again, in turn."""
         for near in _NEAR:
-            fastest = min((each.seconds for each in self.contenders), default=math.inf)
-            for each in self.contenders:
-                if each is self.default or each.seconds <= near * fastest:
+            fastest = min((contender.seconds for contender in self.contenders), default=math.inf)
+            for contender in self.contenders:
+                if contender is self.default or contender.seconds <= near * fastest:
                     if time.perf_counter() > end:
                         return
-                    self._time(each)
+                    self._time(contender)
 
     def _time(self, one: Contender) -> None:
         if not (one.fault or one.same):
@@ -163,10 +163,10 @@ class Trial:
         space, request = call.implementation.space, call.request
         assert space is not None  # else nobody would try
         default = default_of(space, call.implementation, request)
-        others = [each for each in space.combinations if each != default]
+        others = [combination for combination in space.combinations if combination != default]
         others.sort(key=lambda each: sum(each[name] != default[name] for name in each))
         yield default
-        yield from (each for each in others if not misfit(space, request, each))
+        yield from (other for other in others if not misfit(space, request, other))
 
 
 @final

@@ -54,7 +54,7 @@ def run(
     if forget or export is not None:
         return _change_records(target, export, forget)
     dtype = dtype_name(dtype, "--dtype")
-    given = dict(attribute(_WHO, each) for each in attrs)
+    given = dict(attribute(_WHO, attr) for attr in attrs)
     if not config.get("cache"):
         print("netcl: the setting cache is off: no record will outlive this", file=sys.stderr)
     noter = Noter(again)
@@ -131,7 +131,9 @@ def _measured(
 
 def _change_records(op: str, export: Path | None, forget: bool) -> int:
     records, faults = written.all_own()
-    exported = [each for each in records if op in {"", each.place.implementation.split(":")[1]}]
+    exported = [
+        record for record in records if op in {"", record.place.implementation.split(":")[1]}
+    ]
     for fault in faults:
         print(f"ignored: {fault}", file=sys.stderr)
     if export is not None and exported:

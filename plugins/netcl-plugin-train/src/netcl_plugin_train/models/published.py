@@ -211,13 +211,13 @@ def load(model: Any, path: str | os.PathLike[str]) -> Any:
             state[ours] = tensor(array.T if turned else array, device="numpy")
     others = [each for each in stored if each not in used]
     heads = re.compile(f"({'|'.join(map(re.escape, names.prefixes))})({names.heads})")
-    strange = {each: stored[each] for each in others if not heads.fullmatch(each)}
+    strange = {other: stored[other] for other in others if not heads.fullmatch(other)}
     try:
         report = model.load_state_dict({**state, **strange})
     except nn.StateError as error:
         error.add_note(f"The weights are those of {path}, read with the names of {names.origin}")
         raise
-    report.unexpected_keys.extend(each for each in others if each not in strange)
+    report.unexpected_keys.extend(other for other in others if other not in strange)
     return report
 
 
