@@ -63,7 +63,7 @@ SHAPES = (
 def ours(shape: Shape, arrays: list[Any], device: nc.Device, dtype: str) -> list[Callable[[], Any]]:
     """Our forward alone, and with gradients; `x` gets one if it is no picture."""
     x, w, b, above = (nc.tensor(array, dtype=dtype, device=device) for array in arrays)
-    wanted = [each.requires_grad_() for each in ([x, w, b] if shape.channels > 3 else [w, b])]
+    wanted = [leaf.requires_grad_() for leaf in ([x, w, b] if shape.channels > 3 else [w, b])]
     assert device.queue is not None  # not measured on NumPy's path
 
     def forward() -> Any:
@@ -87,7 +87,7 @@ def theirs(
     """The same by PyTorch."""
     place = {"device": "cuda" if cuda else "cpu", "dtype": getattr(torch, dtype)}
     x, w, b, above = (torch.from_numpy(array).to(**place) for array in arrays)
-    wanted = [each.requires_grad_() for each in ([x, w, b] if shape.channels > 3 else [w, b])]
+    wanted = [leaf.requires_grad_() for leaf in ([x, w, b] if shape.channels > 3 else [w, b])]
     finish = torch.cuda.synchronize if cuda else lambda: None
 
     def forward() -> Any:

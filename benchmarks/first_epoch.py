@@ -102,7 +102,7 @@ def main() -> None:
             _epochs(sys.argv[2] == WAYS[1])
         return
     ways = (STEPS,) if "resnet" in sys.argv else WAYS
-    runs = next((int(each) for each in sys.argv[1:] if each.isdecimal()), 3)
+    runs = next((int(count) for count in sys.argv[1:] if count.isdecimal()), 3)
     for way in ways:
         with tempfile.TemporaryDirectory() as folder:  # leaves the compiled modules
             _measured(way, folder)
@@ -113,7 +113,7 @@ def main() -> None:
                 warm, later = _measured(way, folder)
             assert cold[2] == warm[2], "a cold process and a warm one gave other losses"
             times.append((cold, warm, later))
-        cold, warm, later = (min(each) for each in zip(*times, strict=True))
+        cold, warm, later = (min(column) for column in zip(*times, strict=True))
         ratio = min(cold[0] / warm[0] for cold, warm, _ in times)
         print(f"{way:18} cold {cold[0]:5.2f} ({cold[1]:.2f})  warm {warm[0]:5.2f} ({warm[1]:.2f})  "
               f"later {later[0]:5.2f}  cold / warm {ratio:.1f}")  # fmt: skip

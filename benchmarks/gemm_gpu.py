@@ -89,8 +89,8 @@ def items(part: int) -> Iterator[Item]:
     yield Item(f"{middle}", middle, middle, middle)
     m, n, k = (max(1, middle - less) for less in (23, 25, 21))
     yield Item("odd", m, n, k)
-    for each in MLP:
-        yield Item(*each)
+    for row in MLP:
+        yield Item(*row)
     for dtype in ("float16", "bfloat16"):
         for size in (large, middle):
             yield Item(f"{size} {dtype}", size, size, size, dtype=dtype)
@@ -141,7 +141,7 @@ def alone(call: Callable[[], Any], device: Any) -> float:
 def cublas(torch: Any, item: Item, a: Any, b: Any) -> float:
     """Microseconds of PyTorch's product on CUDA, by its events, behind a kernel that sleeps."""
     dtype = getattr(torch, item.dtype)
-    x, y = (torch.from_numpy(each.astype(np.float32)).to("cuda", dtype) for each in (a, b))
+    x, y = (torch.from_numpy(array.astype(np.float32)).to("cuda", dtype) for array in (a, b))
     x, y = (x.t() if item.trans_a else x), (y.t() if item.trans_b else y)
     out = torch.empty(item.m, item.n, device="cuda", dtype=dtype)
     multiply = partial(torch.matmul, x, y, out=out)

@@ -154,7 +154,7 @@ class _Names(dict[str, Any]):
 def _leaves(value: Any) -> list[Any]:
     """The tensors of a result, complex ones as pairs."""
     if isinstance(value, (list, tuple)):
-        return [leaf for each in value for leaf in _leaves(each)]
+        return [leaf for item in value for leaf in _leaves(item)]
     if not hasattr(value, "detach"):
         return [np.asarray(value)]
     if not isinstance(value, nc.Tensor) and value.is_complex():

@@ -29,7 +29,7 @@ def _data(shapes: Shapes) -> tuple[list[Any], list[Any]]:
 
 def _right(shapes: Shapes) -> list[Any]:
     """After the first step of AdamW, where both averages are those of one gradient."""
-    params, grads = ([x.astype(np.float64) for x in each] for each in _data(shapes))
+    params, grads = ([x.astype(np.float64) for x in arrays] for arrays in _data(shapes))
     kept = (1 - RATE * DECAY) * np.float64(1)
     return [kept * p - RATE * g / (np.abs(g) + EPS) for p, g in zip(params, grads, strict=True)]
 

@@ -59,12 +59,12 @@ def main() -> None:
         finish = (lambda: None) if device.queue is None else device.queue.finish
         fused = ag.jit_compile(block_end)
         plain = ag.jit_compile(block_end, patterns=ag.TrainingGraphCompiler.private())
-        counts = [each.lower(*tensors).launches for each in (fused, plain)]
+        counts = [function.lower(*tensors).launches for function in (fused, plain)]
         print(f"{device}: bias_dropout_residual_layer_norm, {given.rows} rows of {ROW}")
         print(f"launches {counts[0]} and {counts[1]}")
         for name in ("forward", "forward+backward"):
             ours, other = (
-                best(calls(each, tensors, seed)[name], finish) for each in (fused, plain)
+                best(calls(function, tensors, seed)[name], finish) for function in (fused, plain)
             )
             print(f"{name:>17}: {ours:8.2f} ms and {other:8.2f} ms, ratio {ours / other:.2f}")
 

@@ -102,7 +102,7 @@ def drawn(shape: tuple[int, ...]) -> Any:
 
 def ours(item: Item, data: Sequence[Any], device: nc.Device) -> tuple[Calls, Callable[[], Any]]:
     """netcl's forward, and forward with backward; and what waits for the device."""
-    leaves = [nc.Tensor.from_host(each, device) for each in data]
+    leaves = [nc.Tensor.from_host(array, device) for array in data]
     wanted = [leaf.requires_grad_() for leaf in leaves[:3]]
     upstream = nc.Tensor.from_host(drawn(item.ours(*leaves).shape), device)
 
@@ -117,7 +117,7 @@ def ours(item: Item, data: Sequence[Any], device: nc.Device) -> tuple[Calls, Cal
 def theirs(item: Item, data: Sequence[Any], place: str) -> tuple[Calls, Callable[[], Any]]:
     """The same in PyTorch."""
     torch = importlib.import_module("torch")
-    leaves = [torch.tensor(each, device=place) for each in data]
+    leaves = [torch.tensor(array, device=place) for array in data]
     wanted = [leaf.requires_grad_() for leaf in leaves[:3]]
     upstream = torch.tensor(drawn(tuple(item.theirs(*leaves).shape)), device=place)
 

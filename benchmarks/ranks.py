@@ -81,8 +81,8 @@ def hosts(count: int, gigabits: int) -> Iterator[list[str]]:
             ip(*f"ip link add {link} type veth peer name eth0 netns {space}".split())
             ip("ip", "link", "set", link, "master", "netcl-bridge", "up")
             ip("ip", "-n", space, "address", "add", f"10.77.0.{n}/24", "dev", "eth0")
-            for each in ("eth0", "lo"):
-                ip("ip", "-n", space, "link", "set", each, "up")
+            for interface in ("eth0", "lo"):
+                ip("ip", "-n", space, "link", "set", interface, "up")
             shape = f"root tbf rate {gigabits}gbit burst 1mb latency 50ms"
             ip("ip", "netns", "exec", space, "tc", "qdisc", "add", "dev", "eth0", *shape.split())
         yield [f"10.77.0.{n}" for n in range(1, count + 1)]

@@ -68,7 +68,7 @@ def main() -> None:
         first = time.perf_counter() - start
         wanted = his(torch.tensor(numbers, dtype=torch.float64)).numpy()
         other = his(torch.tensor(numbers, device=place)).cpu().numpy()
-        worst = [ulps(each, wanted).max() for each in (y.detach().numpy(), other)]
+        worst = [ulps(values, wanted).max() for values in (y.detach().numpy(), other)]
         many, there = (
             nc.tensor(np.tile(numbers, 16)),
             torch.tensor(np.tile(numbers, 16), device=place),

@@ -57,4 +57,4 @@ def _ratios(result: Result, name: str) -> dict[str, float]:
     others = result.times(False)
     if result.limit_seconds:
         others = {**others, _LIMIT: result.limit_seconds}
-    return {each: seconds / time for each, time in others.items()}
+    return {seconds_of_other: seconds / time for seconds_of_other, time in others.items()}

@@ -33,7 +33,7 @@ def items_in(folders: Sequence[Path]) -> dict[str, Path]:
 
 def _has_cases(path: Path) -> bool:
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-    return any(isinstance(each, ast.FunctionDef) and each.name == _FUNCTION for each in tree.body)
+    return any(isinstance(statement, ast.FunctionDef) and statement.name == _FUNCTION for statement in tree.body)
 
 
 def chosen(items: dict[str, Path], wanted: Sequence[str], kind: str) -> Iterator[tuple[str, Case]]:

@@ -84,7 +84,7 @@ def op_cases(
     def exact(np: Any, *given: Array) -> Any:
         torch = library("torch")
         place = "cuda" if torch.cuda.is_available() else "cpu"
-        return theirs(torch, *(torch.from_numpy(each).to(place) for each in given)).cpu().numpy()
+        return theirs(torch, *(torch.from_numpy(array).to(place) for array in given)).cpu().numpy()
 
     forms = {"netcl": form, "torch": theirs, "numpy": exact}
     for case in function_cases(name, forms, data, **options):
@@ -116,7 +116,7 @@ class _Problem:
         return _drawn(1, shape).astype(dtype) if shape else np.ones((), dtype)
 
     def _exact(self) -> list[Array]:
-        return [each.astype(np.float64) if each.dtype.kind == "f" else each for each in self.host]
+        return [array.astype(np.float64) if array.dtype.kind == "f" else array for array in self.host]
 
     def value(self) -> list[Array]:
         """The right result of the forward."""
@@ -171,8 +171,8 @@ def _drawn(seed: Any, shape: tuple[int, ...]) -> Array:
 
 def _netcl(how: str, form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
     given = [
-        Tensor.from_host(each, device, requires_grad=backward and i < problem.count)
-        for i, each in enumerate(problem.host)
+        Tensor.from_host(array, device, requires_grad=backward and i < problem.count)
+        for i, array in enumerate(problem.host)
     ]
     leaves, function = given[: problem.count], _bound(form, how)
     seed = Tensor.from_host(problem.seed, device) if backward else None
@@ -208,8 +208,8 @@ def _host(value: Any) -> Array:
 
 def _torch(compiled: bool, form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
     torch, place = library("torch"), torch_place(device)
-    given = [torch.from_numpy(each).to(place) for each in problem.host]
-    leaves = [each.requires_grad_() for each in given[: problem.count]] if backward else []
+    given = [torch.from_numpy(array).to(place) for array in problem.host]
+    leaves = [tensor.requires_grad_() for tensor in given[: problem.count]] if backward else []
     seed = torch.as_tensor(problem.seed).to(place) if backward else None
 
     def plain(*tensors: Any) -> Any:
@@ -229,7 +229,7 @@ def _torch(compiled: bool, form: Form, problem: _Problem, backward: bool, device
 
 def _jax(form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
     jax = library("jax")
-    given = [jax.numpy.asarray(each) for each in problem.host]
+    given = [jax.numpy.asarray(array) for array in problem.host]
     leaves, others = given[: problem.count], given[problem.count :]
 
     def both(leaves: Any, others: Any, seed: Any) -> Any:
@@ -245,7 +245,7 @@ def _jax(form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
 
 def _tinygrad(form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
     tinygrad = library("tinygrad")
-    given = [tinygrad.Tensor(each).realize() for each in problem.host]
+    given = [tinygrad.Tensor(array).realize() for array in problem.host]
     seed = tinygrad.Tensor(problem.seed).realize() if backward else None
 
     def plain(*tensors: Any) -> Any:

@@ -27,7 +27,7 @@ class Part:
 
     def children(self) -> Iterable[tuple[str, Any]]:
         """The parts of it by name."""
-        return [each for each in vars(self).items() if isinstance(each[1], Part)]
+        return [value for value in vars(self).items() if isinstance(value[1], Part)]
 
 
 class Module(Part, ABC):
@@ -135,7 +135,7 @@ class BatchNorm2d(Module):
         self.bias: Any = Shape((channels,))
 
     def forward(self, *inputs: Any) -> Any:
-        weight, bias = (each[:, None, None] for each in (self.weight, self.bias))
+        weight, bias = (parameter[:, None, None] for parameter in (self.weight, self.bias))
         return _normalized(inputs[0], (0, 2, 3)) * weight + bias
 
 

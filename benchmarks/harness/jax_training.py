@@ -40,7 +40,7 @@ class JaxOps:
         self, query: Any, key: Any, value: Any, is_causal: bool
     ) -> Any:
         """Of (batch, heads, context, width)."""
-        parts = (each.swapaxes(1, 2) for each in (query, key, value))
+        parts = (operand.swapaxes(1, 2) for operand in (query, key, value))
         attention = library("jax").nn.dot_product_attention
         return attention(*parts, is_causal=is_causal).swapaxes(1, 2)
 
@@ -63,8 +63,8 @@ def jax_step(
     """
     jax, model = library("jax"), build(jax_layers)
     places = jax_layers.Parameters(model)
-    values = [jax.numpy.asarray(each) for each in drawn(places.shapes).values()]
-    inputs = [jax.numpy.asarray(each) for each in data()]
+    values = [jax.numpy.asarray(array) for array in drawn(places.shapes).values()]
+    inputs = [jax.numpy.asarray(array) for array in data()]
 
     def of_values(values: Any, *inputs: Any) -> Any:
         places.put(values)

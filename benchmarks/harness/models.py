@@ -72,7 +72,7 @@ def _has(name: str) -> bool:
 def _loaded(model: Any, tensor: Callable[[Array], Any]) -> list[Any]:
     """Give a model its weights, and return its parameters."""
     named = dict(model.named_parameters())
-    weights = drawn({name: tuple(each.shape) for name, each in named.items()})
+    weights = drawn({name: tuple(parameter.shape) for name, parameter in named.items()})
     model.load_state_dict({**model.state_dict(), **{n: tensor(x) for n, x in weights.items()}})
     return list(named.values())
 
@@ -101,7 +101,7 @@ def _theirs(
     model = build(torch.nn)
     parameters = _loaded(model, torch.from_numpy)
     model.to(place, kind)
-    given = [torch.from_numpy(each).to(place) for each in data()]
-    inputs = tuple(each.to(kind) if each.is_floating_point() else each for each in given)
+    given = [torch.from_numpy(array).to(place) for array in data()]
+    inputs = tuple(tensor.to(kind) if tensor.is_floating_point() else tensor for tensor in given)
     optimizing = getattr(torch.optim, optimizer)(parameters, lr=1e-4, fused=fused or None)
     return Training(lambda *xs: loss(ops, model, *xs), parameters, optimizing, inputs)

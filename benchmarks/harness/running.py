@@ -32,7 +32,7 @@ def off_by(actual: Sequence[Any], right: Sequence[Array]) -> float:
 
 
 def _difference(actual: Any, right: Array) -> float:
-    given, wanted = (np.asarray(each, np.float64) for each in (actual, right))
+    given, wanted = (np.asarray(values, np.float64) for values in (actual, right))
     if given.shape != wanted.shape:
         return math.inf
     if not wanted.size:

@@ -29,7 +29,7 @@ def columns(record: Record) -> tuple[list[str], list[str]]:
         {name for result in record.results for name in result.times(ours)} for ours in (True, False)
     ]
     ordered = [*PEERS, *sorted((columns_of[0] | columns_of[1]) - PEERS.keys())]
-    ours, others = ([name for name in ordered if name in each] for each in columns_of)
+    ours, others = ([name for name in ordered if name in names] for names in columns_of)
     return ours, others
 
 

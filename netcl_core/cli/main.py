@@ -164,8 +164,8 @@ def plugins() -> None:
     """List, inspect, choose, write and check plugins."""
 
 
-for each in _MARKET:
-    plugins.add_command(each)
+for command in _MARKET:
+    plugins.add_command(command)
 
 
 def main() -> None:

@@ -206,7 +206,7 @@ class Guards:
                     refuse(space[name], self.names)
             return
         if self.names & _DYNAMIC:
-            names |= {name for name, each in space.items() if isinstance(each, _VALUES)}
+            names |= {name for name, value in space.items() if isinstance(value, _VALUES)}
         for name in sorted(names):
             self._expect(space.get, name, _MISSING)
 

@@ -42,9 +42,9 @@ class Finder:
         Raises PluginError if a lock file asks for what is not so.
         """
         installed = list(_distributions())
-        named = named_among([each.name for each in installed])
+        named = named_among([distribution.name for distribution in installed])
         switched_off = switches(named, None)
-        plugins = [plugin for each in installed for plugin in _plugins_of(each)]
+        plugins = [plugin for distribution in installed for plugin in _plugins_of(distribution)]
         for plugin in plugins:
             plugin.reason = switched_off(plugin)
             if plugin.reason:

@@ -151,7 +151,7 @@ def plan_gradients(
     needs no kernel.
     """
     held = [None if grad is None else grad.value for grad in grads]
-    shapes = tuple([None if each is None else each.shape for each in held])
+    shapes = tuple([None if value is None else value.shape for value in held])
     views = views_of((*inputs, *held)) if plan.device.has_kernels else ()
     stage = plan.backward(needs, shapes, views)
     gradients: list[Any] = [None] * len(inputs)
@@ -161,7 +161,7 @@ def plan_gradients(
         allocate, size, device = stream_of(plan.device).allocate, plan.size, plan.device
         targets = [allocate(size, dtype) for _, dtype in stage.writes]
         memory = "memory" if views else "buffer"
-        buffers = [None if each is None else getattr(each, memory) for each in held]
+        buffers = [None if value is None else getattr(value, memory) for value in held]
         offsets = offsets_of((*inputs, *held)) if views else ()
         stage([getattr(x, memory) for x in inputs], buffers, scalars, targets, offsets)
         for (i, dtype), buffer in zip(stage.writes, targets, strict=True):

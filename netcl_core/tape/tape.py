@@ -55,7 +55,7 @@ class Tape:
         """
         if not self.implicit:
             return self._nodes
-        mine = (each for each in gc.get_objects() if type(each) is Node and each.tape is self)
+        mine = (thing for thing in gc.get_objects() if type(thing) is Node and thing.tape is self)
         return sorted((node for node in mine if node.number >= self._first), key=_number)
 
     def record(self, node: Node) -> None:

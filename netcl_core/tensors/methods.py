@@ -30,13 +30,13 @@ def device_and_dtype(
 
     Raises ArgumentError for anything else.
     """
-    for each in given:
-        if hasattr(each, "requires_grad"):  # another tensor
-            device, dtype = each.device, each.dtype
-        elif isinstance(each, Device) or (isinstance(each, str) and each not in DTYPES):
-            device = each
-        elif each is not None and not isinstance(each, bool):  # PyTorch's non_blocking
-            dtype = each
+    for operand in given:
+        if hasattr(operand, "requires_grad"):  # another tensor
+            device, dtype = operand.device, operand.dtype
+        elif isinstance(operand, Device) or (isinstance(operand, str) and operand not in DTYPES):
+            device = operand
+        elif operand is not None and not isinstance(operand, bool):  # PyTorch's non_blocking
+            dtype = operand
     if device is None and dtype is None and memory_format is None:
         expected = "a device, a dtype or another tensor"
         raise ArgumentError(message("to", "neither a device nor a dtype", expected))

@@ -149,7 +149,7 @@ class Operand(metaclass=OperandType):
     def __dir__(self) -> list[str]:
         """What a user does with a tensor: read-outs, and a method for every op that is one."""
         own = {name for name in dir(Operand.__base__) if name[0] == "_"}
-        public = {name for each in type(self).__mro__ for name in vars(each)}
+        public = {name for base in type(self).__mro__ for name in vars(base)}
         return sorted(own | {*public, *METHODS, *functions.methods()})
 
     @property

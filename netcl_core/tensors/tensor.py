@@ -107,7 +107,7 @@ class Tensor(Operand):
     @staticmethod
     def _of_old(given: tuple[Any, ...]) -> Tensor:
         """A float32 tensor of sizes, uninitialised, or of data."""
-        sizes = [each for each in given if each is not None]
+        sizes = [operand for operand in given if operand is not None]
         if all(isinstance(size, int) for size in sizes):
             return Tensor.empty(tuple(sizes))
         return Tensor.from_host(sizes[0], dtype="float32")

@@ -173,8 +173,8 @@ def place(library: Any, name: str) -> Any:
         return library
     if name == "Tensor":
         return library.ones(2, 2)
-    for each in name.split("."):
-        library = getattr(library, each)
+    for part in name.split("."):
+        library = getattr(library, part)
     return library
 
 
@@ -190,10 +190,10 @@ def differences() -> Iterator[str]:
     """The rows of the page's table."""
     yield "| code | PyTorch | netcl | why |"
     yield "|---|---|---|---|"
-    for each in DIFFERENCES:
-        theirs, ours = (f"`{text}`" for text in (each.theirs, each.ours))
-        ours = "another number" if each.ours == "..." else ours
-        yield f"| `{each.code}` | {theirs} | {ours} | {each.why} |"
+    for difference in DIFFERENCES:
+        theirs, ours = (f"`{text}`" for text in (difference.theirs, difference.ours))
+        ours = "another number" if difference.ours == "..." else ours
+        yield f"| `{difference.code}` | {theirs} | {ours} | {difference.why} |"
 
 
 @cache

@@ -15,8 +15,8 @@ import netcl_core.autograd as ag
 
 def _leaves(program: Program, arrays: Sequence[Array], device: nc.Device) -> list[nc.Tensor]:
     return [
-        nc.Tensor.from_host(array, device, requires_grad=each.needs)
-        for array, each in zip(arrays, program.inputs, strict=True)
+        nc.Tensor.from_host(array, device, requires_grad=spec.needs)
+        for array, spec in zip(arrays, program.inputs, strict=True)
     ]
 
 
@@ -39,7 +39,7 @@ class _Step:
 
 def _read(results: Sequence[Any], leaves: Sequence[nc.Tensor]) -> list[Array | None]:
     grads = [leaf.grad for leaf in leaves]
-    return [None if each is None else each.to_host() for each in (*results, *grads)]
+    return [None if tensor is None else tensor.to_host() for tensor in (*results, *grads)]
 
 
 def _eager(step: _Step, program: Program, arrays: Sequence[Array], device: Any) -> Any:
@@ -57,11 +57,11 @@ def mismatch(program: Program, device: nc.Device, replays: int = 2) -> str:
         with graph:
             results = step(*leaves)
         used = _used(program)
-        graph.compile([leaf for leaf, each in zip(leaves, used, strict=True) if each], results)
+        graph.compile([leaf for leaf, use in zip(leaves, used, strict=True) if use], results)
         before = [leaf.to_host() for leaf in leaves]
         for turn in range(1, replays + 1):
             arrays = sample(program, turn)[0]
-            given: list[Any] = [array for array, each in zip(arrays, used, strict=True) if each]
+            given: list[Any] = [array for array, use in zip(arrays, used, strict=True) if use]
             if turn % 2 == 0:  # read where they lie; host data are copied
                 given = [nc.Tensor.from_host(array, device) for array in given]
             values = _read(graph.replay(given), leaves)

@@ -15,7 +15,7 @@ from distributions import install
 def show(project: Path, site: Path) -> str:
     """Write a project's metadata into a folder; returns the PYTHONPATH on which it is installed."""
     table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    headers = [f"Requires-Dist: {each}" for each in table["dependencies"]]
+    headers = [f"Requires-Dist: {requirement}" for requirement in table["dependencies"]]
     headers.append(f"License-Expression: {table['license']}")
     install(site, table["name"], {}, table["entry-points"], table["version"], headers)
     return os.pathsep.join((str(site), str(project / "src")))

@@ -58,13 +58,13 @@ def sample(program: Program, turn: int = 0) -> tuple[list[Array], list[float]]:
     """Inputs and numbers; those of a later turn differ."""
     random = np.random.default_rng(zlib.crc32(str(program).encode()) + turn)
     arrays = []
-    for each in program.inputs:
-        data = np.asarray(random.standard_normal(each.shape) * 1.5)
-        if each.dtype == "bool":
+    for spec in program.inputs:
+        data = np.asarray(random.standard_normal(spec.shape) * 1.5)
+        if spec.dtype == "bool":
             data = data > 0
-        elif each.dtype in WHOLE:
-            data = np.abs(np.rint(data)) if each.dtype == "uint8" else np.rint(data)
-        arrays.append(np.asarray(data).astype(each.dtype))
+        elif spec.dtype in WHOLE:
+            data = np.abs(np.rint(data)) if spec.dtype == "uint8" else np.rint(data)
+        arrays.append(np.asarray(data).astype(spec.dtype))
     return arrays, [number + turn for number in program.numbers]
 
 
@@ -84,8 +84,8 @@ def run_netcl(
     """The program on a device by `call`, which is `f` or its compiled form."""
     with nc.use_device(device):
         tensors = [
-            nc.Tensor.from_host(array, device, requires_grad=each.needs)
-            for array, each in zip(arrays, program.inputs, strict=True)
+            nc.Tensor.from_host(array, device, requires_grad=spec.needs)
+            for array, spec in zip(arrays, program.inputs, strict=True)
         ]
         results = call(*tensors, *numbers)
         outputs = [result.to_host() for result in results]
@@ -146,11 +146,11 @@ def run_torch(
         names["dtypes"] |= dict.fromkeys(FLOATS, torch.float64)
         exec(program.torch(), names)
         leaves, given = [], []
-        for array, each in zip(arrays, program.inputs, strict=True):
-            wide = array.astype(np.float64) if each.dtype in FLOATS else array
-            leaf = torch.from_numpy(np.array(wide)).requires_grad_(each.needs)
+        for array, spec in zip(arrays, program.inputs, strict=True):
+            wide = array.astype(np.float64) if spec.dtype in FLOATS else array
+            leaf = torch.from_numpy(np.array(wide)).requires_grad_(spec.needs)
             leaves.append(leaf)
-            given.append(watch(leaf, each.dtype))
+            given.append(watch(leaf, spec.dtype))
         results = names["f"](*given, *numbers)
         outputs = [np.asarray(result.detach().numpy()) for result in results]
         total: Any = 0
@@ -235,11 +235,11 @@ def _compare(
         return
     report.compared += given.size
     if dtype not in FLOATS:
-        sure = np.all([each == exact for each in noisy], axis=0)
+        sure = np.all([value == exact for value in noisy], axis=0)
         wrong = sure & (given != exact)
         report.tight += int(sure.sum())
     else:
-        spread = np.max([np.abs(each - exact) for each in noisy], axis=0, initial=0.0)
+        spread = np.max([np.abs(value - exact) for value in noisy], axis=0, initial=0.0)
         factor, least = ROUNDING[dtype]
         scale = float(np.abs(exact).max(initial=0.0))
         ulps = 16.0

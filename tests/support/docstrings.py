@@ -45,8 +45,8 @@ def everything(faces: Sequence[str]) -> dict[str, list[Any]]:
     """Last part of a name -> what is called so."""
     places: dict[str, list[Any]] = {}
     for face in faces:
-        for name, each in examples.public(face):
-            places.setdefault(name.rpartition(".")[2], []).append(each)
+        for name, thing in examples.public(face):
+            places.setdefault(name.rpartition(".")[2], []).append(thing)
     return places
 
 
@@ -62,14 +62,14 @@ def text(thing: Any, known: Mapping[str, Sequence[Any]], depth: int = 3) -> str:
 def unnamed(face: str, known: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     """Parameters of a face's functions and classes that no text names."""
     usual = {"self", "args", "kwargs", *common()}
-    for name, each in examples.public(face):
+    for name, thing in examples.public(face):
         if name.rpartition(".")[2] in MADE_BY_NETCL.split():
             continue
         try:
-            parameters = inspect.signature(each).parameters
+            parameters = inspect.signature(thing).parameters
         except (TypeError, ValueError):  # a class of Python's own, as warnings are
             continue
-        said = text(each, known)
+        said = text(thing, known)
         for parameter in parameters:
             usually = parameter in usual or parameter.startswith("_")
             if not usually and not re.search(rf"\b{re.escape(parameter)}\b", said):
@@ -78,13 +78,13 @@ def unnamed(face: str, known: Mapping[str, Sequence[Any]]) -> Iterator[str]:
 
 def unsaid(face: str) -> Iterator[str]:
     """Functions that raise by themselves, and whose docstring has not a word of it."""
-    for name, each in examples.public(face):
-        function = inspect.unwrap(each) if inspect.isroutine(each) else None
+    for name, thing in examples.public(face):
+        function = inspect.unwrap(thing) if inspect.isroutine(thing) else None
         try:
             source = textwrap.dedent(inspect.getsource(function)) if function else ""
         except (OSError, TypeError):
             continue
-        told = re.search(r"\braises?\b|\w+Error\b|\brefused\b", inspect.getdoc(each) or "", re.I)
+        told = re.search(r"\braises?\b|\w+Error\b|\brefused\b", inspect.getdoc(thing) or "", re.I)
         if not told and any(_raises(node) for node in ast.walk(ast.parse(source or "0"))):
             yield name
 

@@ -217,7 +217,7 @@ def published() -> dict[str, Verdict]:
     """What the page says of each fault."""
     rows = _NOTICED.findall(PAGE.read_text(encoding="utf-8"))
     noticed = {name: (test, float(seconds)) for name, test, seconds in rows}
-    return {each.name: Verdict(each, *noticed.get(each.name, ("", 0.0))) for each in FAULTS}
+    return {fault.name: Verdict(fault, *noticed.get(fault.name, ("", 0.0))) for fault in FAULTS}
 
 
 def lines(verdicts: Iterable[Verdict]) -> Iterator[str]:
@@ -270,7 +270,7 @@ def tried(fault: Fault, seconds: float) -> Verdict:
 
 def _first_failure(place: Path, what: Sequence[str], past: Sequence[str], seconds: float) -> str:
     """The first test that fails, hangs or ends the process; empty if there is none in time."""
-    what = [each for each in what if each not in past]  # a file that cannot be imported
+    what = [word for word in what if word not in past]  # a file that cannot be imported
     if not what:
         return ""
     notes = place / "notes"

@@ -48,8 +48,8 @@ def check_face(face: str) -> None:
     if face == MPI and find_spec("mpi4py") is None:
         return
     names = {name: getattr(nc, name) for name in NAMESPACES}
-    names |= {each.__name__: each for _, each in public(face)} if face == KIT else {}
-    tests = [finder.find(each, name, module=False) for name, each in public(face)]
+    names |= {thing.__name__: thing for _, thing in public(face)} if face == KIT else {}
+    tests = [finder.find(thing, name, module=False) for name, thing in public(face)]
     _run(chain.from_iterable(tests), names)
 
 

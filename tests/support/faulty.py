@@ -96,7 +96,7 @@ class Faulty:
 
 
 def _without(start: str, *instead: str) -> list[str]:
-    return [*(each for each in HEADERS if not each.startswith(start)), *instead]
+    return [*(header for header in HEADERS if not header.startswith(start)), *instead]
 
 
 def _manifest(old: str, new: str) -> dict[str, str]:

@@ -65,7 +65,7 @@ def problem(program: Program, device: str, totals: Totals | None = None) -> str:
 def smallest(program: Program, device: str) -> Program:
     """A smaller program that is wrong in some way as well."""
     for _ in range(100):
-        wrong = (each for each in program.smaller() if problem(each, device))
+        wrong = (smaller for smaller in program.smaller() if problem(smaller, device))
         fault = next(wrong, None)
         if fault is None:
             break

@@ -69,7 +69,7 @@ def lines(
         missed = [each for each in verdicts if not each.caught_by]
         if missed:
             yield "\nMissed:\n"
-        yield from (f"- `{each.op}`, {each.kind}: `{_short(each.text)}`" for each in missed)
+        yield from (f"- `{mutant.op}`, {mutant.kind}: `{_short(mutant.text)}`" for mutant in missed)
 
 
 def daily_share(everything: Iterable[MutantVerdict], by_day: Iterable[MutantVerdict]) -> float:
@@ -112,7 +112,7 @@ def added(page: str, results: Sequence[tuple[str, list[MutantVerdict]]]) -> str:
     text = "\n\n".join(
         [head.rstrip(), *(by_provider[name].rstrip() for name in sorted(by_provider))]
     )
-    caught, total = (sum(each) for each in zip(*map(_counted, _ROW.findall(text)), strict=True))
+    caught, total = (sum(column) for column in zip(*map(_counted, _ROW.findall(text)), strict=True))
     return re.sub(
         r"^[\d,]+ of [\d,]+ faults were caught \([\d.]+ %\) on \S+",
         f"{caught:,} of {total:,} faults were caught ({100 * caught / total:.1f} %) on "

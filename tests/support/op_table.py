@@ -90,7 +90,7 @@ def _section(table: Table, outcomes: Sequence[Outcome], devices: Sequence[Device
     for op in sorted(filter(registry.op_rows, table.ops)):  # patterns are no ops
         own = [outcome for outcome in outcomes if outcome.op == op]
         gradient = any(case.differentiable for case in table.cases_of(op))
-        cells = (_cell(each for each in own if each.device == d.id) for d in devices)
+        cells = (_cell(kernel for kernel in own if kernel.device == d.id) for d in devices)
         yield f"| `{op}` | {'yes' if gradient else 'no'} | {' | '.join(cells)} |"
     yield from _reasons(outcomes, devices)
     without = {op: why for op, why in sorted(table.internal.items()) if why != LISTED}
@@ -128,7 +128,7 @@ def _replaced(old: str, new: str) -> str:
     """The old page with the new page's sections in the places of its own, or at new ones."""
     head, *sections = re.split(r"(?m)^(?=## )", old)
     fresh = re.split(r"(?m)^(?=## )", new)[1:]
-    section_of = {each.split("\n", 1)[0]: each.rstrip() for each in (*sections, *fresh)}
+    section_of = {section.split("\n", 1)[0]: section.rstrip() for section in (*sections, *fresh)}
     return head + "\n\n".join(section_of[title] for title in sorted(section_of)) + "\n"
 
 

@@ -98,7 +98,7 @@ class Program:
 
     def coarsest(self, line: Line | None = None) -> str:
         """The floating dtype with the largest rounding errors, of a line's operands or of all."""
-        dtypes = {f"x{i}": each.dtype for i, each in enumerate(self.inputs)}
+        dtypes = {f"x{i}": spec.dtype for i, spec in enumerate(self.inputs)}
         dtypes |= {each.name: each.dtype for each in self.lines}
         names = dtypes if line is None else (*line.operands, line.name)
         kinds = {dtypes.get(name) for name in names}
@@ -107,7 +107,7 @@ class Program:
         )
 
     def __str__(self) -> str:
-        given = "\n".join(f"# x{i}: {each}" for i, each in enumerate(self.inputs))
+        given = "\n".join(f"# x{i}: {spec}" for i, spec in enumerate(self.inputs))
         return f"{given}\n# numbers: {self.numbers}\n{self.netcl()}"
 
     def smaller(self) -> list[Program]:

@@ -133,16 +133,16 @@ def _stubs(place: str) -> dict[str, list[str]]:
     body = tree.body
     if place == "Tensor":
         body = [
-            each
+            statement
             for top in body
             if isinstance(top, ast.ClassDef) and top.name in {"TensorBase", "_TensorBase"}
-            for each in top.body
+            for statement in top.body
         ]
     forms_of: dict[str, list[str]] = {}
-    for each in body:
-        if isinstance(each, ast.FunctionDef):
-            form = f"({', '.join(_of_stub(each.args))})"
-            forms = forms_of.setdefault(each.name, [])
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef):
+            form = f"({', '.join(_of_stub(statement.args))})"
+            forms = forms_of.setdefault(statement.name, [])
             if form not in forms:
                 forms.append(form)
     return forms_of

@@ -99,19 +99,19 @@ def calls() -> Iterator[tuple[str, Call]]:
     for call in layout_calls():
         yield "maximum", call
     for name, some in (STRUCTURED | PARTS).items():
-        for each in some:
-            yield name, each
+        for case in some:
+            yield name, case
 
 
 def sample(device: Any, recorder: Recorder, part: int, parts: int) -> None:
     """The first call of some ops in float32, each with its best implementation."""
     choose(0, recorder.note_choice)
     first: dict[str, Call] = {}
-    for name, each in calls():
-        first.setdefault(name, each)
-    for name, each in list(first.items())[part::parts]:
-        run(name, each, FLOATING[0])
-        recorder.end(device, name, f"{name}{each.args} {each.kwargs}")
+    for name, case in calls():
+        first.setdefault(name, case)
+    for name, case in list(first.items())[part::parts]:
+        run(name, case, FLOATING[0])
+        recorder.end(device, name, f"{name}{case.args} {case.kwargs}")
 
 
 def every_op(device: Any, recorder: Recorder) -> None:
@@ -120,11 +120,11 @@ def every_op(device: Any, recorder: Recorder) -> None:
         choose(rank, recorder.note_choice)
         functions.clear()
         vars(ag).update({name: functions[name] for name in registry.op_names()})
-        for name, each in calls():
-            for dtype in FLOATING if each.everywhere else FLOATING[:1]:
+        for name, case in calls():
+            for dtype in FLOATING if case.everywhere else FLOATING[:1]:
                 if rank < candidates_of(name):
-                    run(name, each, dtype)
-                    recorder.end(device, name, f"{name}{each.args} {each.kwargs} {dtype}")
+                    run(name, case, dtype)
+                    recorder.end(device, name, f"{name}{case.args} {case.kwargs} {dtype}")
 
 
 def engine(device: Any, recorder: Recorder) -> None:

@@ -185,9 +185,9 @@ def _path() -> list[str]:
     """
     here, own = (
         os.path.realpath(os.curdir),
-        [str(Path(each).parent) for each in netcl_core.__path__],
+        [str(Path(folder).parent) for folder in netcl_core.__path__],
     )
-    return [each for each in sys.path if os.path.realpath(each) != here or each in own]
+    return [folder for folder in sys.path if os.path.realpath(folder) != here or folder in own]
 
 
 def _linked() -> Iterator[str]:

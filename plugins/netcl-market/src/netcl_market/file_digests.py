@@ -74,7 +74,7 @@ def whole(files: Iterable[tuple[str, str]]) -> str:
     """One digest of all: the same wherever and in whichever order they are installed."""
     import hashlib  # brings OpenSSL, which a load from receipts does without
 
-    text = "".join(f"{name}\t{each}\n" for name, each in sorted(files))
+    text = "".join(f"{name}\t{content}\n" for name, content in sorted(files))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 

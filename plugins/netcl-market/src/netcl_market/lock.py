@@ -103,8 +103,8 @@ class Lock:
         providers: dict[str, list[str]] = {}
         for part in self.devices.values():
             for name, rows in part.choices.items():
-                for each in rows.get(ANY_DTYPE, ())[:1]:
-                    providers.setdefault(canonical(each), []).append(name)
+                for provider in rows.get(ANY_DTYPE, ())[:1]:
+                    providers.setdefault(canonical(provider), []).append(name)
         return providers
 
 
@@ -225,7 +225,7 @@ def _each(table: Any, where: str, read: Callable[[Any, str], _Value]) -> Mapping
 
 
 def _names(value: Any, where: str) -> tuple[str, ...]:
-    if type(value) is not list or not all(type(each) is str for each in value):
+    if type(value) is not list or not all(type(item) is str for item in value):
         raise _wrong(where, value, "a list of texts")
     return tuple(value)
 

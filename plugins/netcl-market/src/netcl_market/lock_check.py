@@ -34,7 +34,7 @@ _SECONDS: Final = 600
 def run(words: Sequence[str]) -> int | None:
     """The command with these words; None if they are not all understood, which `click` says."""
     given: dict[str, list[str]] = {"--out": [], "--device": []}
-    waiting = [each for word in words for each in word.split("=", 1)]
+    waiting = [half for word in words for half in word.split("=", 1)]
     flags = set()
     while waiting:
         word = waiting.pop(0)
@@ -81,7 +81,7 @@ def check(path: Path, devices: Sequence[str], as_json: bool) -> int:
     else:
         said = ["what is chosen and rendered was not compared: files come first"]
     try:
-        mismatches += withdrawn({name: each.version for name, each in installed.items()})
+        mismatches += withdrawn({name: distribution.version for name, distribution in installed.items()})
     except RecordError as error:
         return no_lock(path, str(error), as_json)
     _print(path, mismatches, said, as_json)

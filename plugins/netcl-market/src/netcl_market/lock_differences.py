@@ -20,10 +20,10 @@ def differences(locked: Lock, now: Lock) -> list[Difference]:
 def notes(locked: Lock, now: Lock) -> list[str]:
     """What was not compared."""
     missing = (
-        f"{each}: locked, but not here" for each in sorted(locked.devices - now.devices.keys())
+        f"{device}: locked, but not here" for device in sorted(locked.devices - now.devices.keys())
     )
     added = (
-        f"{each}: here, but not locked" for each in sorted(now.devices.keys() - locked.devices)
+        f"{device}: here, but not locked" for device in sorted(now.devices.keys() - locked.devices)
     )
     return [*missing, *added]
 

@@ -192,8 +192,8 @@ def _shown(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, dict):
-        return {name: _shown(each, depth + 1) for name, each in value.items()}
-    return [_shown(each, depth + 1) for each in value] if isinstance(value, list) else value
+        return {name: _shown(item, depth + 1) for name, item in value.items()}
+    return [_shown(item, depth + 1) for item in value] if isinstance(value, list) else value
 
 
 def parse(table: Mapping[str, Any]) -> Manifest:
@@ -260,7 +260,7 @@ def _take(table: Mapping[str, Any], key: str, kind: Callable[..., Any], default:
 
 def _names(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = _take(table, key, list, [])
-    if not all(isinstance(each, str) for each in value):
+    if not all(isinstance(item, str) for item in value):
         raise plugin_error("NP111", f"its manifest has {key} = {value!r}; expected a list of names")
     return tuple(value)
 
@@ -273,4 +273,4 @@ def _text(table: Mapping[str, Any], key: str) -> str:
 
 def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = table.get(key, ())
-    return tuple(str(each) for each in value) if isinstance(value, list) else ()
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()

@@ -84,9 +84,9 @@ def _tuple_reader(parts: tuple[Any, ...]) -> _Reader:
     def reader(data: Any, where: str) -> Any:
         fits = type(data) in (list, tuple) and count in (None, len(data))
         if parts[0] is str:
-            fits = fits and all(type(each) is str for each in data)
+            fits = fits and all(type(item) is str for item in data)
         _insist(fits, data, where, words)
-        return tuple([part(each, f"{where}.{i}") for i, each in enumerate(data)])
+        return tuple([part(item, f"{where}.{i}") for i, item in enumerate(data)])
 
     return reader
 
@@ -94,7 +94,7 @@ def _tuple_reader(parts: tuple[Any, ...]) -> _Reader:
 def _mapping_reader(part: _Reader) -> _Reader:
     def reader(data: Any, where: str) -> Any:
         _insist(type(data) is dict, data, where, "a table")
-        return {name: part(each, f"{where}.{name}") for name, each in data.items()}
+        return {name: part(item, f"{where}.{name}") for name, item in data.items()}
 
     return reader
 

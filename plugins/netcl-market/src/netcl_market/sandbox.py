@@ -206,8 +206,8 @@ class _Watched(NodeTransformer):
         """`a in b` and the like take time by the sizes of both."""
         self.generic_visit(node)
         node.expr = _filtered(node.expr, _SEARCHED)
-        for each in node.ops:
-            each.expr = _filtered(each.expr, _SEARCHED)
+        for operation in node.ops:
+            operation.expr = _filtered(operation.expr, _SEARCHED)
         return node
 
     visit_List = visit_Tuple = visit_Dict = visit_Concat = _made  # noqa: N815 - the same
@@ -267,7 +267,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             "indent": self._indented,
             "format": lambda text, *values, **named: self._filled(str(text), named or values),
         }
-        self.filters = {name: self._paid(each) for name, each in self.filters.items()}
+        self.filters = {name: self._paid(function) for name, function in self.filters.items()}
         self.filters |= {_MEASURED: budget.measured, _ROUNDS: budget.rounds}
         self.filters[_SEARCHED] = budget.searched
         self.globals.pop("lipsum")
@@ -304,7 +304,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Whether a template may have an attribute of a value."""
-        kind = next((each for each in type(obj).__mro__ if each in METHODS), None)
+        kind = next((base for base in type(obj).__mro__ if base in METHODS), None)
         fine = kind is None or type(obj) is not kind or attr in METHODS[kind]
         return fine and super().is_safe_attribute(obj, attr, value)
 
@@ -320,9 +320,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Call something in a template."""
         _budget.step()
         owner = getattr(function, "__self__", None)
-        for each in (owner, *args):
-            if type(each) is str or type(each) is list or type(each) is tuple:
-                _budget.searched(each)
+        for argument in (owner, *args):
+            if type(argument) is str or type(argument) is list or type(argument) is tuple:
+                _budget.searched(argument)
         return _budget.measured(super().call(context, function, *args, **values))
 
     def concat(self, parts: Iterable[str]) -> str:

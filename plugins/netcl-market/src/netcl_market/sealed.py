@@ -162,8 +162,8 @@ def seal(sealing: Sealed) -> None:
 
 def unseal() -> None:
     """Let Python import what it finds."""
-    for each in _sealed:
-        sys.meta_path.remove(each)
+    for finder in _sealed:
+        sys.meta_path.remove(finder)
     _sealed.clear()
 
 

@@ -96,9 +96,9 @@ def verify(envelope: bytes, keys: Iterable[str]) -> tuple[Statement, str]:
         text = f"it is no envelope ({type(error).__name__}: {error})"
         raise _refused(text, "what `netcl market sign` wrote") from error
     unverified = _library("exceptions").UnverifiedSignatureError
-    for key, each in public.items():
+    for key, raw in public.items():
         with suppress(unverified, ValueError, TypeError):  # of a signature in other forms
-            opened.verify([each], 1)
+            opened.verify([raw], 1)
             return _statement(opened.payload), key
     raise _refused("none of the keys that may sign it has signed it", "a listed key")
 

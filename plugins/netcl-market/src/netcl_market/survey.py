@@ -96,7 +96,7 @@ def _nearest(name: str, plugins: Sequence[Plugin]) -> str:
     """What may be meant by a name in the settings that is nobody's."""
     of_name = [plugin.id for plugin in plugins if plugin.name == name]
     known = {plugin.distribution for plugin in plugins}
-    known |= {each.removeprefix(MARKET_PREFIX) for each in known}
+    known |= {distribution.removeprefix(MARKET_PREFIX) for distribution in known}
     close = of_name or get_close_matches(name, sorted(known), n=1)
     return f"; did you mean {' or '.join(close)}?" if close else ""
 

@@ -106,7 +106,7 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, dict):
-        return {name: _mapped(each, change) for name, each in value.items()}
+        return {name: _mapped(item, change) for name, item in value.items()}
     return type(value)(_mapped(x, change) for x in value) if type(value) in (list, tuple) else value
 
 

@@ -116,10 +116,10 @@ class LossScale:
             on_host(partial(self._step_numpy, first), [overflow], held)
         else:
             numbers = partial(self._numbers, first)
-            outputs = [each.buffer for each in held]
+            outputs = [tensor.buffer for tensor in held]
             _kernel(device, "scaler_update")([overflow.buffer], outputs, numbers(), numbers)
-        for each in held:
-            each.mark_changed()
+        for tensor in held:
+            tensor.mark_changed()
         moved = partial(self._moved, device)
         moved()
         on_replay(moved)

@@ -73,10 +73,10 @@ class _Training:
 def _play(device: Device, begin: Callable[[_Training, list[Any]], Callable[..., Any]]) -> None:
     """The script; `begin` takes its first step, and returns what takes the others."""
     training = _Training(device)
-    run = begin(training, [Tensor.from_host(each, device) for each in training.batch(SCRIPT[0])])
+    run = begin(training, [Tensor.from_host(array, device) for array in training.batch(SCRIPT[0])])
     for number, bad in enumerate(SCRIPT):
         if number:
-            run(*[Tensor.from_host(each, device) for each in training.batch(bad)])
+            run(*[Tensor.from_host(array, device) for array in training.batch(bad)])
         assert training.scaler.get_scale() == SCALES[number]
         training.compare()
 
@@ -95,11 +95,11 @@ def captured(device: Device) -> None:
     """Replays, in which the device decides."""
 
     def begin(training: _Training, first: list[Any]) -> Callable[..., Any]:
-        given = [each for each in first if each.size]  # what a graph never reads is no input
+        given = [tensor for tensor in first if tensor.size]  # what a graph never reads is no input
 
         def step(*others: Tensor) -> Tensor:
             rest = iter(others)
-            return training.step(*[next(rest) if each.size else each for each in first])
+            return training.step(*[next(rest) if tensor.size else tensor for tensor in first])
 
         graph = ag.capture(step, *given, device=device)
         return lambda *gradients: graph(*[gradient for gradient in gradients if gradient.size])

@@ -35,7 +35,7 @@ def attached(device: Device) -> None:
             continue
         for shape in SHAPES:
             a, b = (np.asarray(random.normal(size=shape)).astype(dtype) for _ in range(2))
-            x, w = (Tensor.from_host(each, device) for each in (a, b))
+            x, w = (Tensor.from_host(array, device) for array in (a, b))
             manager = GradManager().attach(x).attach(w, lambda _, grad: PRODUCT(2**0.5, grad))
             for _ in range(2):
                 with manager:

@@ -41,8 +41,8 @@ def functional_call(
     """
     given = parameter_and_buffer_dicts
     merged: dict[str, Any] = {}
-    for each in [given] if isinstance(given, Mapping) else given:
-        merged.update(each)
+    for named in [given] if isinstance(given, Mapping) else given:
+        merged.update(named)
     places = _places(module)
     for name in merged.keys() - places.keys():
         known = ", ".join(places) or "none"
@@ -70,10 +70,10 @@ def functional_call(
 def _places(module: Any) -> dict[str, tuple[Any, str]]:
     """By its dotted name, which module holds a parameter or buffer under which own name."""
     places = {}
-    for prefix, each in module.named_modules(remove_duplicate=False):
-        for own in (*each._parameters, *each._buffers):
-            if each.__dict__[own] is not None:
-                places[f"{prefix}.{own}" if prefix else own] = (each, own)
+    for prefix, child in module.named_modules(remove_duplicate=False):
+        for own in (*child._parameters, *child._buffers):
+            if child.__dict__[own] is not None:
+                places[f"{prefix}.{own}" if prefix else own] = (child, own)
     return places
 
 
@@ -311,7 +311,7 @@ def vmap(
         places = _dims_of((*args, kwargs), (*dims, 0))
         mapped = [None if dim is None else _unbound(x, dim)
                   for x, dim in zip(flat, places, strict=True)]  # fmt: skip
-        sizes = {len(each) for each in mapped if each is not None}
+        sizes = {len(column) for column in mapped if column is not None}
         if len(sizes) != 1 or 0 in sizes:
             given = f"batches of sizes {sorted(sizes)}" if sizes else "no argument with a batch"
             raise ShapeError(message("vmap", given, "arguments with as many slices, at least one"))
@@ -320,7 +320,7 @@ def vmap(
         for i in range(*sizes):
             if randomness == "same":
                 nc.set_rng_state(state)
-            slices = (x if each is None else each[i] for x, each in zip(flat, mapped, strict=True))
+            slices = (x if column is None else column[i] for x, column in zip(flat, mapped, strict=True))
             own, named = functional.like((args, kwargs), slices)
             results.append(func(*own, **named))
         if randomness == "error" and (nc.get_rng_state() != state).any():
@@ -339,7 +339,7 @@ def _dims_of(x: Any, dim: Any) -> list[int | None]:
     given = [dim[key] for key in x] if isinstance(dim, dict) else dim
     if not isinstance(given, (tuple, list)):
         given = [given] * len(x)
-    return [inner for each, own in zip(inside, given, strict=True) for inner in _dims_of(each, own)]
+    return [inner for axis, own in zip(inside, given, strict=True) for inner in _dims_of(axis, own)]
 
 
 def _unbound(x: Any, dim: int) -> Any:

@@ -23,8 +23,8 @@ def entered(x: Any, keeps: bool) -> Any:
     if isinstance(x, Tensor):
         return ag.reshape(x, x.shape) if keeps and x.requires_grad else x.detach().requires_grad_()
     if isinstance(x, dict):
-        return {name: entered(each, keeps) for name, each in x.items()}
-    return type(x)(entered(each, keeps) for each in x) if isinstance(x, (tuple, list)) else x
+        return {name: entered(item, keeps) for name, item in x.items()}
+    return type(x)(entered(item, keeps) for item in x) if isinstance(x, (tuple, list)) else x
 
 
 def leaves_of(x: Any) -> list[Tensor]:
@@ -32,7 +32,7 @@ def leaves_of(x: Any) -> list[Tensor]:
     if isinstance(x, Tensor):
         return [x]
     inside = x.values() if isinstance(x, dict) else x if isinstance(x, (tuple, list)) else ()
-    return [leaf for each in inside for leaf in leaves_of(each)]
+    return [leaf for part in inside for leaf in leaves_of(part)]
 
 
 def like(x: Any, values: Iterator[Any]) -> Any:
@@ -41,8 +41,8 @@ def like(x: Any, values: Iterator[Any]) -> Any:
         value = next(values)
         return nc.zeros_like(x).detach() if value is None else value
     if isinstance(x, dict):
-        return {name: like(each, values) for name, each in x.items()}
-    return type(x)(like(each, values) for each in x) if isinstance(x, (tuple, list)) else x
+        return {name: like(item, values) for name, item in x.items()}
+    return type(x)(like(item, values) for item in x) if isinstance(x, (tuple, list)) else x
 
 
 def detached(x: Any) -> Any:

@@ -151,7 +151,7 @@ class GradManager:
         """Stop recording, and leave tensors as they were; nothing happens if it does not record."""
         if self._recording:
             self._recording, self._group = False, None
-            thread.recording = [each for each in thread.recording if each is not self]
+            thread.recording = [manager for manager in thread.recording if manager is not self]
             tracked, self._tracked = self._tracked, []
             forget(tracked)
 
@@ -224,7 +224,7 @@ class GradManager:
     def _is_recorded(self) -> bool:
         """Whether a manager that began to record before this one wants its gradients' graph."""
         earlier = thread.recording[: thread.recording.index(self)]
-        return any(each._group is None or each._group is not self._group for each in earlier)
+        return any(manager._group is None or manager._group is not self._group for manager in earlier)
 
 
 @final

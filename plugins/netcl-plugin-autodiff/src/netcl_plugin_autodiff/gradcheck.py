@@ -105,7 +105,7 @@ def _slopes(func: Function, start: tuple[Any, ...], k: int, eps: float) -> list[
         columns.append([(up - down) / (2 * eps) for up, down in zip(*ends, strict=True)])
     if not columns:
         return [np.zeros((y.numel(), 0)) for y in func(*start)]
-    return [np.stack(each, -1) for each in zip(*columns, strict=True)]
+    return [np.stack(column, -1) for column in zip(*columns, strict=True)]
 
 
 def gradgradcheck(

@@ -219,7 +219,7 @@ def capture(
     """
     params = list(params)
     if device is None:
-        devices = [each.device for each in (*examples, *params) if isinstance(each, Tensor)]
+        devices = [tensor.device for tensor in (*examples, *params) if isinstance(tensor, Tensor)]
         device = devices[0] if devices else None
     graph = CompiledGraph(params, device)
     inputs = [as_operand(example, graph.device) for example in examples]

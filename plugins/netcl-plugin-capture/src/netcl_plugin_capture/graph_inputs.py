@@ -98,7 +98,7 @@ class GraphInputs:
             raise ReplayError(
                 message("replay", f"{len(data)} inputs", f"{len(self._places)}, as for compile")
             )
-        fitted = [place.fitting(each) for place, each in zip(self._places, data, strict=True)]
+        fitted = [place.fitting(value) for place, value in zip(self._places, data, strict=True)]
         for check, operands, settings in self._checks:
             check([self._now(operand, fitted) for operand in operands], settings)
         return fitted

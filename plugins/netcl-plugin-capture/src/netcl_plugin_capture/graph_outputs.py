@@ -27,12 +27,12 @@ def operands_in(frame: FrameType) -> dict[str, Any]:
 def assigned(before: dict[str, Any], now: dict[str, Any], recorder: Recording) -> Any:
     """What a block assigned: nothing, a tensor or several; not what others were made from."""
     assigned = {
-        id(each): each
-        for name, each in now.items()
-        if before.get(name) is not each and recorder.made(each.value.memory)
+        id(value): value
+        for name, value in now.items()
+        if before.get(name) is not value and recorder.made(value.value.memory)
     }
     behind = _ancestors(assigned.values())
-    results = tuple([each.value for key, each in assigned.items() if key not in behind])
+    results = tuple([value.value for key, value in assigned.items() if key not in behind])
     return results[0] if len(results) == 1 else results or None
 
 
@@ -55,8 +55,8 @@ def mapped(result: Any, change: Callable[[Tensor], Any]) -> Any:
     if isinstance(result, Tensor):
         return change(result)
     if isinstance(result, dict):
-        return {name: mapped(each, change) for name, each in result.items()}
+        return {name: mapped(item, change) for name, item in result.items()}
     if isinstance(result, (tuple, list)):
-        parts = [mapped(each, change) for each in result]
+        parts = [mapped(item, change) for item in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
     return result

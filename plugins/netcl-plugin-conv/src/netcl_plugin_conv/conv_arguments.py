@@ -20,13 +20,13 @@ _LAYOUTS: Final = ("L", "H, W", "D, H, W")
 def per_dimension(who: str, name: str, value: Any, dims: int, least: int) -> tuple[int, ...]:
     """An int for all dimensions, or a sequence of one for each, as a tuple."""
     given = (value,) * dims if np.ndim(value) == 0 else tuple(value)
-    whole = all(isinstance(each, (int, np.integer)) for each in given)
+    whole = all(isinstance(item, (int, np.integer)) for item in given)
     if len(given) == 1:
         given = given * dims
     if not whole or len(given) != dims or min(given) < least or max(given) >= MOST:
         expected = f"a whole number of {least} to {MOST - 1}, or {dims} of them"
         raise AttributeValueError(message(who, f"{name}={value!r}", expected))
-    return tuple(int(each) for each in given)
+    return tuple(int(item) for item in given)
 
 
 def paddings(
@@ -48,7 +48,7 @@ def paddings(
     if np.ndim(value) == 2:
         pairs = [per_dimension(who, "padding", pair, 2, -(1 << 62)) for pair in value]
         return tuple((before, after) for before, after in pairs)
-    return tuple((each, each) for each in per_dimension(who, "padding", value, dims, 0))
+    return tuple((number, number) for number in per_dimension(who, "padding", value, dims, 0))
 
 
 def kernel_of(who: str, weight: Any, dims: int) -> tuple[int, ...]:

@@ -73,7 +73,7 @@ class _Product:
         self.padded_terms = -(-_inner(problem, axes) // tile.bk) * tile.bk
         self.packed = problem.groups * self.padded_terms * self.padded_rows
         largest = max(self.packed, self.elements * self.slices, request.output.size,
-                      *(each.size for each in request.inputs))  # fmt: skip
+                      *(operand.size for operand in request.inputs))  # fmt: skip
         self.index = "int" if largest < INT_MAX else "long"
         # Steps within one tap where channels are enough of them; else terms in the weights' order.
         self.whole = problem.channels % tile.bk == 0

@@ -57,5 +57,5 @@ def input_of_patches(dims: int, grad: Tensor, weight: Any, sizes: Sequence[int])
     back = ag.permute(apart, np.argsort(_order(dims, lead)).tolist())
     covered = [n * k for n, k in zip(counts, kernel, strict=True)]
     whole = ag.reshape(back, (*images, channels, *covered))
-    rest = [size - each for size, each in zip(sizes, covered, strict=True)]
-    return ag.pad(whole, [n for each in reversed(rest) for n in (0, each)]) if any(rest) else whole
+    rest = [size - reach for size, reach in zip(sizes, covered, strict=True)]
+    return ag.pad(whole, [n for extent in reversed(rest) for n in (0, extent)]) if any(rest) else whole

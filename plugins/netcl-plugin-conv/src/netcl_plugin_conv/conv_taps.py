@@ -34,7 +34,7 @@ def unfit(request: Request, problem: Problem) -> str | None:
 
 
 def _launcher(request: Request, problem: Problem, template: str, most: int) -> Launcher:
-    largest = max(most, request.output.size, *(each.size for each in request.inputs))
+    largest = max(most, request.output.size, *(operand.size for operand in request.inputs))
     index = "int" if largest < INT_MAX else "long"
     return Launcher(request, problem, template, (), 1, index)
 

@@ -74,8 +74,8 @@ def _bias_gradient(saved: Saved, grad: Any, dims: int) -> Any:
 def positions_of(dims: int, request: Request) -> int:
     """The elements of one channel of the result, which a vector of a kernel never leaves."""
     size = 1
-    for each in request.output.shape[-dims:]:
-        size *= each
+    for extent in request.output.shape[-dims:]:
+        size *= extent
     return size
 
 
@@ -135,7 +135,7 @@ def _told(attrs: Attrs) -> str:
 
 
 def _reference(dims: int, x: Any, weight: Any, bias: Any, **attrs: Any) -> Any:
-    source, kernels = (Spec(each.shape, "float64") for each in (x, weight))
+    source, kernels = (Spec(operand.shape, "float64") for operand in (x, weight))
     shape = _infer("", dims, source, kernels, None, **attrs).shape
     return _plus_bias(reference.forward(x, weight, shape, attrs), bias, dims)
 
@@ -152,7 +152,7 @@ def _input_gradient(dims: int, grad: Any, weight: Any, sizes: Sequence[int], att
 def _longer(padding: arguments.Padding, more: Sequence[int]) -> arguments.Padding:
     """A transposed convolution's padding that leaves so many more positions at each end."""
     pairs = zip(padding, more, strict=True)
-    return tuple((before, after - each) for (before, after), each in pairs)
+    return tuple((before, after - cut) for (before, after), cut in pairs)
 
 
 def _backward(dims: int, saved: Saved, grad: Tensor) -> Sequence[Any]:
@@ -192,7 +192,7 @@ def _bind_transposed(
     attrs = _settings(who, dims, kernel, stride, padding, dilation, groups)
     more = arguments.per_dimension(who, "output_padding", output_padding, dims, 0)
     limits = zip(more, attrs["stride"], attrs["dilation"], strict=True)
-    if any(each >= max(step, far) for each, step, far in limits):
+    if any(length >= max(step, far) for length, step, far in limits):
         given = f"output_padding={more} with {_told(attrs)}"
         raise AttributeValueError(message(who, given, "less than the stride or the dilation"))
     return (x, weight, bias), {**attrs, "padding": _longer(attrs["padding"], more)}
@@ -209,7 +209,7 @@ def _infer_transposed(dims: int, x: Spec, weight: Spec, bias: Spec | None, **att
     what = f"a kernel of {kernel} with {_told(attrs)}"
     arguments.check_sizes(who, sizes, x, what)
     arguments.check_padded(who, sizes, attrs["padding"], what)
-    walks = math.prod(max(1, min(each)) for each in zip(attrs["stride"], sizes, strict=True))
+    walks = math.prod(max(1, min(pair)) for pair in zip(attrs["stride"], sizes, strict=True))
     if walks > _WALKS:
         given = f"stride={attrs['stride']} for an output of {tuple(sizes)}"
         raise AttributeValueError(message(who, given, f"a product of strides of at most {_WALKS}"))
@@ -217,7 +217,7 @@ def _infer_transposed(dims: int, x: Spec, weight: Spec, bias: Spec | None, **att
 
 
 def _reference_transposed(dims: int, x: Any, weight: Any, bias: Any, **attrs: Any) -> Any:
-    source, kernels = (Spec(each.shape, "float64") for each in (x, weight))
+    source, kernels = (Spec(operand.shape, "float64") for operand in (x, weight))
     shape = _infer_transposed(dims, source, kernels, None, **attrs).shape
     return _plus_bias(reference.transposed(x, weight, shape, attrs), bias, dims)
 

@@ -76,8 +76,8 @@ def whole(given: Any, least: int) -> int | None:
 def numbers(who: str, name: str, given: Any, count: int, least: int) -> tuple[int, ...]:
     """An int per axis from one int or several; raises AttributeValueError if it is none."""
     several = list(given) if isinstance(given, (tuple, list)) else [given]
-    values = [whole(each, least) for each in several]
-    kept = [each for each in values * (count if len(values) == 1 else 1) if each is not None]
+    values = [whole(item, least) for item in several]
+    kept = [number for number in values * (count if len(values) == 1 else 1) if number is not None]
     if len(kept) != count or None in values:
         expected = f"an int of at least {least}, or {count} of them"
         raise AttributeValueError(message(who, f"{name}={given!r}", expected))
@@ -151,7 +151,7 @@ def adaptive(who: str, sizes: Sequence[int], output_size: Any) -> list[Axis]:
         raise AttributeValueError(
             message(who, f"output_size={output_size!r}", f"an int, or {len(sizes)} of them")
         )
-    wanted = [size if each is None else each for size, each in zip(sizes, given, strict=True)]
+    wanted = [size if number is None else number for size, number in zip(sizes, given, strict=True)]
     counts = numbers(who, "output_size", wanted, len(sizes), 1)
     countable(who, counts)
     axes = []

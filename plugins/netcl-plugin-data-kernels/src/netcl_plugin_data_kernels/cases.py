@@ -24,7 +24,7 @@ def cases_of(row: Mapping[str, Any]) -> list[Case]:
     """The cases that a row of `[[provides]]` defines."""
     definition = row["definition"]
     table = Table({"cases": definition.get("cases", [])}, str(row["name"]))
-    return [_case(row, definition, each) for each in table.tables("cases")]
+    return [_case(row, definition, row_of_case) for row_of_case in table.tables("cases")]
 
 
 def _case(row: Mapping[str, Any], definition: Mapping[str, Any], table: Table) -> Case:

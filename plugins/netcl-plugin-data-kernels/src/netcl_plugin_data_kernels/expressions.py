@@ -130,7 +130,7 @@ class Expression:
     def _binop(self, node: ast.BinOp, names: Mapping[str, Any]) -> Any:
         left, right = self._value(node.left, names), self._value(node.right, names)
         repeats = not isinstance(node.op, ast.Add)
-        if repeats and any(isinstance(each, (str, tuple, list)) for each in (left, right)):
+        if repeats and any(isinstance(side, (str, tuple, list)) for side in (left, right)):
             raise TypeError(f"{type(node.op).__name__} of texts or tuples")
         if isinstance(node.op, ast.Pow) and isinstance(left, int) and isinstance(right, int):
             _bounded(left.bit_length() * abs(right), _MOST_BITS, "bits")
@@ -145,10 +145,10 @@ class Expression:
         return _OPERATORS[type(node.op)](self._value(node.operand, names))
 
     def _compare(self, node: ast.Compare, names: Mapping[str, Any]) -> Any:
-        values = [self._value(each, names) for each in (node.left, *node.comparators)]
+        values = [self._value(operand, names) for operand in (node.left, *node.comparators)]
         holds: Any = True
-        for i, each in enumerate(node.ops):
-            one = _OPERATORS[type(each)](values[i], values[i + 1])
+        for i, operation in enumerate(node.ops):
+            one = _OPERATORS[type(operation)](values[i], values[i + 1])
             holds = one if i == 0 else holds and one
         return holds
 

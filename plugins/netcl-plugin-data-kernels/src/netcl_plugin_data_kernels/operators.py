@@ -85,8 +85,8 @@ def operator_of(name: str, table: Table, dtypes: Sequence[str], template: str) -
     """
     signature = _Signature(name, table)
     parts = [
-        operator_of(each.take("name", str), each, dtypes, template)
-        for each in table.tables("parts")
+        operator_of(row_of_part.take("name", str), row_of_part, dtypes, template)
+        for row_of_part in table.tables("parts")
     ]
     known = signature.known
     reference = [
@@ -101,7 +101,7 @@ def operator_of(name: str, table: Table, dtypes: Sequence[str], template: str) -
         reference=lambda *arrays, **attrs: _referred(signature, reference, arrays, attrs),
         **_backward(signature, table, parts),
         implementations=[
-            _implementation(signature, each, template) for each in table.tables("implementations")
+            _implementation(signature, row_of_implementation, template) for row_of_implementation in table.tables("implementations")
         ],
         results=signature.results,
         parts=parts,
@@ -118,7 +118,7 @@ def _referred(
     attrs: Mapping[str, Any],
 ) -> Any:
     names = signature.names([widened(array) for array in arrays], attrs)
-    results = tuple([each(names) for each in reference])
+    results = tuple([formula(names) for formula in reference])
     return results if signature.results else results[0]
 
 
@@ -130,10 +130,10 @@ def _infer(
 ) -> Callable[..., Spec | tuple[Spec, ...]]:
     op, known = signature.op, signature.known
     conditions = []
-    for each in table.tables("conditions"):
-        holds = Expression(each.take("holds", str), each.who, SHAPES, known)
-        conditions.append((holds, each.take("otherwise", str)))
-        each.done()
+    for row_of_condition in table.tables("conditions"):
+        holds = Expression(row_of_condition.take("holds", str), row_of_condition.who, SHAPES, known)
+        conditions.append((holds, row_of_condition.take("otherwise", str)))
+        row_of_condition.done()
     shapes = [Expression(text, f"{op}: shape", SHAPES, known) for text in table.texts("shape")]
     first = (f"{signature.inputs[0]}.dtype",) * len(shapes)
     kinds = [Expression(x, f"{op}: dtype", SHAPES, known) for x in table.texts("dtype", first)]
@@ -157,7 +157,7 @@ def _infer(
 
 def _shape(expression: Expression, names: Mapping[str, Any]) -> tuple[int, ...]:
     shape = expression(names)
-    if isinstance(shape, tuple) and all(type(each) is int and each >= 0 for each in shape):
+    if isinstance(shape, tuple) and all(type(extent) is int and extent >= 0 for extent in shape):
         return shape
     raise wrong(expression.who, f"{expression.text!r} gives {shape!r}", "a shape")
 
@@ -238,18 +238,18 @@ class _Launch:
         args = [(names["acc"] if kind == "acc" else kind, value) for kind, value in args]
         parameters = tuple([kind for kind, _ in args])
         if room is not None:
-            empty = ("scratch", len([each for each in room if each[0] == "scratch"]))
+            empty = ("scratch", len([number for number in room if number[0] == "scratch"]))
             buffers = [arg for arg in args if arg in room]
             args = [empty if room.get(arg) == 0 else arg for arg in args]
             args += [("ulong", room[buffer] or _SPARE) for buffer in buffers]
-        group = tuple(each(names) for each in self.group)
-        whole = group and all(type(each) is int for each in group)  # else the launch is refused
+        group = tuple(formula(names) for formula in self.group)
+        whole = group and all(type(extent) is int for extent in group)  # else the launch is refused
         items = {"items": math.prod(group)} if whole else {}
         return Kernel(
             template,
             self.entry,
             tuple(args),
-            tuple(each(names) for each in self.items),
+            tuple(formula(names) for formula in self.items),
             group or None,
             {
                 "storage": names["storage"],
@@ -284,7 +284,7 @@ def _implementation(signature: _Signature, table: Table, template: str) -> Imple
     defined = {name: made(text, f"let {name}") for name, text in lets.items()}
     scratch = [made(text, "scratch") for text in table.texts("scratch", ())]
     reject = [made(text, "reject") for text in table.texts("reject", ())]
-    launches = [_launch(signature, each, made, len(scratch)) for each in table.tables("launches")]
+    launches = [_launch(signature, row_of_launch, made, len(scratch)) for row_of_launch in table.tables("launches")]
     if not launches:
         raise wrong(table.who, "no launches", "at least one")
 
@@ -297,14 +297,14 @@ def _implementation(signature: _Signature, table: Table, template: str) -> Imple
 
     def plan(request: Request) -> Kernels:
         names = scope(request)
-        sizes = tuple(each(names) for each in scratch)
+        sizes = tuple(formula(names) for formula in scratch)
         room = _room(request, sizes) if request.device.kind == "cpu" else None
         kernels = tuple(launch.kernel(template, names, room) for launch in launches)
         return Kernels(kernels, sizes if room is None else (*sizes, _SPARE))
 
     def refused(request: Request) -> str | None:
         names = scope(request)
-        return next((f"{each.text} holds" for each in reject if each(names)), None)
+        return next((f"{condition.text} holds" for condition in reject if condition(names)), None)
 
     made_of = Implementation(
         op,
@@ -324,15 +324,15 @@ def _launch(
     buffers |= {name: ("out", i) for i, name in enumerate(signature.outputs)}
     buffers |= {f"scratch{i}": ("scratch", i) for i in range(scratch)}
     args: list[tuple[str, Any]] = []
-    for each in table.take("args", list):
-        if isinstance(each, dict) and len(each) == 1:
-            ((kind, text),) = each.items()
+    for argument in table.take("args", list):
+        if isinstance(argument, dict) and len(argument) == 1:
+            ((kind, text),) = argument.items()
             args.append((kind, parse(text, f"args: {kind}")))
-        elif isinstance(each, str) and each in buffers:
-            args.append(buffers[each])
+        elif isinstance(argument, str) and argument in buffers:
+            args.append(buffers[argument])
         else:
             expected = f"{', '.join(buffers)}, or a number such as {{ ulong = 'x.size' }}"
-            raise wrong(table.who, f"the argument {each!r}", expected)
+            raise wrong(table.who, f"the argument {argument!r}", expected)
     launch = _Launch(
         table.take("entry", str),
         args,

@@ -106,7 +106,7 @@ class Attribute:
             value = value.item()
         if isinstance(self.default, tuple):
             value = tuple(value) if isinstance(value, (list, tuple)) else value
-            fits = isinstance(value, tuple) and all(type(each) is int for each in value)
+            fits = isinstance(value, tuple) and all(type(number) is int for number in value)
             expected = "whole numbers"
         elif isinstance(self.default, (bool, str)):
             fits = type(value) is type(self.default) and (not self.choices or value in self.choices)

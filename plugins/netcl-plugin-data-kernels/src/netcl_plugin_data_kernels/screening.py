@@ -110,7 +110,7 @@ class _Reader(ExpressionReader):
         parameters = self.parameters(kernel)
         if kernel:
             self.kernels[name] = token, [of for _, of in parameters]
-        pointers = [each for each, of in parameters if of.pointer]
+        pointers = [parameter for parameter, of in parameters if of.pointer]
         if self.bounds:
             what = "bytes" if kernel else "count"
             self.say("".join(f", const ulong netcl_{what}_{pointer}" for pointer in pointers))
@@ -119,9 +119,9 @@ class _Reader(ExpressionReader):
             self.refuse("the body of the function: none is declared without it")
         self.take()
         if self.bounds and kernel and pointers:
-            for each, of in parameters:
-                count = f"netcl_bytes_{each} / {BYTES.get(of.type)}"
-                self.say(f" const ulong netcl_count_{each} = {count};" if of.pointer else "")
+            for parameter, of in parameters:
+                count = f"netcl_bytes_{parameter} / {BYTES.get(of.type)}"
+                self.say(f" const ulong netcl_count_{parameter} = {count};" if of.pointer else "")
             self.say(f" if (!({' && '.join(f'netcl_count_{x}' for x in pointers)})) return;")
         self.used, before = 0, self.weight
         ends = self.bounds and type_ != "void"  # else the value would be any, or two

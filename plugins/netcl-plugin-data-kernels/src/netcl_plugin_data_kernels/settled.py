@@ -65,7 +65,7 @@ class Writes:
         while True:
             unclean = {
                 name for name in names
-                if not all(is_clean(each, names) for each in self._written.get(name, ()))
+                if not all(is_clean(index, names) for index in self._written.get(name, ()))
             }  # fmt: skip
             if not unclean:
                 return frozenset(names)

@@ -95,7 +95,7 @@ VECTOR: Final = re.compile(r"v(load|store)(a?_half)?(2|3|4|8|16)?(_rt[ezpn])?")
 
 def is_function(name: str) -> bool:
     """Whether OpenCL C has a function of this name, so that a kernel cannot define it."""
-    matches = (each.fullmatch(name) for each in (_FUNCTION, ATOMIC, VECTOR))
+    matches = (pattern.fullmatch(name) for pattern in (_FUNCTION, ATOMIC, VECTOR))
     return name in POINTING or any(matches)
 
 

@@ -198,7 +198,7 @@ class Pass:
             del self._made[self._taken], self._owners[self._taken]
             self._taken += 1
             if kind == END:
-                self._active = [each for each in self._active if each != number]
+                self._active = [worker for worker in self._active if worker != number]
                 self._ask()
                 continue
             self._ask()

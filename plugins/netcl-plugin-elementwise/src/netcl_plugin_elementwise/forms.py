@@ -29,7 +29,7 @@ def _dtype(value: Any) -> str:
 
 def _scaled(op: str) -> Form:
     def form(x: Any, y: Any, *, alpha: Any) -> Any:
-        whole = not any(DTYPES[_dtype(each)].floating for each in (x, y))
+        whole = not any(DTYPES[_dtype(operand)].floating for operand in (x, y))
         if whole and isinstance(alpha, float):
             given = f"alpha={alpha!r} for integers"
             raise AttributeValueError(message(op, given, "an int, as they are"))

@@ -14,7 +14,7 @@ _SHAPE: Final = re.compile(r"(?:\(\)|\d+(?:x\d+)*)(?::\w+)?")
 
 def specs(who: str, text: str, dtype: str) -> list[Spec]:
     """Shapes with commas between them, each with `dtype` or its own."""
-    return [spec(who, each, dtype) for each in text.split(",")]
+    return [spec(who, part, dtype) for part in text.split(",")]
 
 
 def spec(who: str, text: str, dtype: str) -> Spec:

@@ -115,7 +115,7 @@ def _infer(
     scale: float,
     enable_gqa: bool,
 ) -> Spec:
-    dtypes = {each.dtype for each in (query, key, value)}
+    dtypes = {operand.dtype for operand in (query, key, value)}
     if len(dtypes) > 1 or not DTYPES[query.dtype].floating:
         given = " and ".join(sorted(dtypes))
         raise DtypeError(message(NAME, given, "one floating dtype", "Convert with astype"))

@@ -69,10 +69,10 @@ def plan_gradients_on_cpus(request: Request) -> Kernels:
     dtype = DTYPES[query.dtype]
     wide = DTYPES[dtype.wide]
     width = settings["width"]
-    padded = [-(-each // width) * width for each in (shape.size, shape.value_size)]
+    padded = [-(-width_of_row // width) * width for width_of_row in (shape.size, shape.value_size)]
     parts = Spec((splits, shape.count * shape.queries * shape.size), dtype.wide)
     direct = splits == 1
-    scratch = [max(1, shape.count * shape.keys * each * wide.itemsize) for each in padded]
+    scratch = [max(1, shape.count * shape.keys * width_of_row * wide.itemsize) for width_of_row in padded]
     buffers = [*job.inputs, ("out", 0) if direct else ("scratch", 2), ("out", 1), ("out", 2)]
     context = {**settings, "padded": padded[0], "padded_value": padded[1],
                "direct": direct}  # fmt: skip

@@ -39,7 +39,7 @@ def _has_rows(layout: Geometry | None, aligned: bool) -> bool:
     if layout is None or (layout.shape[-1] > 1 and layout.strides[-1] != 1):
         return False
     steps = layout.strides[:-1]
-    if aligned and any(each % _ALIGNED for each in (*steps, layout.offset)):
+    if aligned and any(step % _ALIGNED for step in (*steps, layout.offset)):
         return False
     return min(steps) >= 0
 

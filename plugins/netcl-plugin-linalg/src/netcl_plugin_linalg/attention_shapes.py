@@ -52,15 +52,15 @@ class AttentionShape:
             _steps(lead, own, self.grouped)
             for lead, own in zip(self.leads, self.steps, strict=True)
         ]
-        for size, *each in zip(self.grouped, *steps, strict=True):
+        for size, *steps_of_axis in zip(self.grouped, *steps, strict=True):
             if size == 1:
                 continue
             if strides_of and all(
-                a == b * size for a, b in zip(strides_of[-1][1:], each, strict=True)
+                a == b * size for a, b in zip(strides_of[-1][1:], steps_of_axis, strict=True)
             ):
-                strides_of[-1] = (strides_of[-1][0] * size, *each)
+                strides_of[-1] = (strides_of[-1][0] * size, *steps_of_axis)
             else:
-                strides_of.append((size, *each))
+                strides_of.append((size, *steps_of_axis))
         return strides_of
 
 

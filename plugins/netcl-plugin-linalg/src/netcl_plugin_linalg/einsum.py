@@ -52,7 +52,7 @@ def einsum(equation: str, *operands: Any) -> Any:
         pairs = [_product(_summed(first, kept | {*second[1]}), _summed(second, kept | {*first[1]}),
                           kept), *rest]  # fmt: skip
     x, labels = _summed(pairs[0], {*output})
-    return x if labels == output else ag.permute(x, [labels.index(each) for each in output])
+    return x if labels == output else ag.permute(x, [labels.index(label) for label in output])
 
 
 # -- the equation ----------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def _product(first: Labelled, second: Labelled, kept: set[Label]) -> Labelled:
     if not inner or (not rows and not columns and DTYPES[x.dtype].floating):
         order = (*batch, *rows, *columns, *inner)
         places = tuple(range(len(order) - len(inner), len(order)))
-        x, y = (_aligned(each, order) for each in (first, second))
+        x, y = (_aligned(operand, order) for operand in (first, second))
         product = sum_of_products(x, y, places) if inner else ag.mul(x, y)
         return product, order[: len(order) - len(inner)]
     sizes = dict(zip((*a, *b), (*x.shape, *y.shape), strict=True))

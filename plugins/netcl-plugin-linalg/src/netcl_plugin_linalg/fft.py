@@ -43,11 +43,11 @@ def _places(who: str, ndim: int, dim: Any, s: Any, count: int | None = None) -> 
         some = count if s is None else len(s)
         dim = range(ndim) if some is None else range(-some, 0)
     given = [dim] if isinstance(dim, int) else list(dim)
-    if any(not -ndim <= each < ndim for each in given) or len({d % ndim for d in given}) < len(
+    if any(not -ndim <= place < ndim for place in given) or len({d % ndim for d in given}) < len(
         given
     ):
         raise AttributeValueError(message(who, f"dim={dim!r} of {ndim} dimensions", "each once"))
-    return [each % ndim for each in given]
+    return [place % ndim for place in given]
 
 
 def _sized(who: str, x: Any, places: Sequence[int], s: Any) -> Any:

@@ -200,12 +200,12 @@ class NoLinesError(ValueError):
 
 def _has_lines(product: Product, i: int, multiple: int) -> bool:
     own = (product.a_row, product.a_inner), (product.b_inner, product.b_column)
-    steps = [*own[i], *(each[1 + i] for each in product.batch)]
+    steps = [*own[i], *(axis[1 + i] for axis in product.batch)]
     if 1 not in own[i] or min(steps) < 0:
         return False
     steps.remove(1)
     start = (product.a_start, product.b_start)[i]
-    return not any(each % multiple for each in (*steps, start)) and max(steps) < INT_MAX
+    return not any(step % multiple for step in (*steps, start)) and max(steps) < INT_MAX
 
 
 def _phase(product: Product, tile: int) -> str:

@@ -103,8 +103,8 @@ def thin(request: Request, given: Product, bias: bool) -> Kernels:
     index = context["index"]
     numbers: list[tuple[str, Any]] = [(index, getattr(product, name)) for name in (
         "rows", "columns", "inner", "a_row", "a_inner", "b_inner", "b_column")]  # fmt: skip
-    numbers += [("ulong", each) for each in (tasks, product.a_start, product.b_start)]
-    numbers += [("ulong", each) for triple in product.batch for each in triple]
+    numbers += [("ulong", number) for number in (tasks, product.a_start, product.b_start)]
+    numbers += [("ulong", number) for triple in product.batch for number in triple]
     buffers: list[tuple[str, Any]] = [("in", 0), ("in", 1), *([("in", 2)] if bias else [])]
     args = request.slots.args([*buffers, ("out", 0)], numbers)
     count = -(-tasks // (group // share))

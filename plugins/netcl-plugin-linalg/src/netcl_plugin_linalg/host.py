@@ -165,8 +165,8 @@ def _det_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     count = s.shape[-1]
     if not count:
         return [ag.full_like(saved.inputs[0], 0)]
-    before, after = (ag.constant_pad_nd(ag.cumprod(each, -1), (1, -1), 1.0)
-                     for each in (s, ag.flip(s, (-1,))))  # fmt: skip
+    before, after = (ag.constant_pad_nd(ag.cumprod(line, -1), (1, -1), 1.0)
+                     for line in (s, ag.flip(s, (-1,))))  # fmt: skip
     sign = ag.unsqueeze(ag.mul(ag.mul(DET(u), DET(vh)), grad), -1)
     scale = ag.mul(ag.mul(before, ag.flip(after, (-1,))), sign)
     return [ag.matmul(_scaled(u, scale), vh)]
@@ -324,8 +324,8 @@ def _svd_backward(saved: Saved, grad_u: Any, grad_s: Any, grad_vh: Any) -> Seque
             outside = ag.sub(grad_vh, ag.matmul(mt(turned), vh))
             rest.append(ag.matmul(u, ag.div(outside, ag.unsqueeze(s, -1))))
     gradient = ag.matmul(ag.matmul(u, inner), vh)
-    for each in rest:
-        gradient = ag.add(gradient, each)
+    for term in rest:
+        gradient = ag.add(gradient, term)
     return [gradient]
 
 

@@ -37,7 +37,7 @@ def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = F
         raise ShapeError(message("linalg.matrix_norm", f"{x.shape}, dim={dim!r}", "two axes"))
     if ord == "fro":
         return ag.norm(x, 2, tuple(dim), keepdim)
-    rows, columns = (each % x.ndim for each in dim)
+    rows, columns = (axis % x.ndim for axis in dim)
     if ord in ("nuc", 2, -2):
         s = svdvals(ag.movedim(x, (rows, columns), (-2, -1)))
         norm = ag.sum(s, -1) if ord == "nuc" else ag.amax(s, -1) if ord == 2 else ag.amin(s, -1)

@@ -142,7 +142,7 @@ def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
 
 
 OPERATORS: Final = (
-    *(composite(each, ("input",)) for each in (cholesky, inverse, pinverse, det, slogdet, logdet,
+    *(composite(function, ("input",)) for function in (cholesky, inverse, pinverse, det, slogdet, logdet,
                                                matrix_power, matrix_exp, qr, svd)),
     composite(lu, ("A",)),
     composite(triangular.cholesky_solve, ("input", "L")),

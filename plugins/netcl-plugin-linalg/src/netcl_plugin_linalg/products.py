@@ -184,8 +184,8 @@ def _contracted(dims: Any, x: Any, y: Any) -> tuple[list[int], list[int]]:
     try:
         pair = [[operator.index(d) for d in ([given] if isinstance(given, int) else given)]
                 for given in dims]  # fmt: skip
-        first, second = ([range(each.ndim)[d] for d in given]
-                         for each, given in zip((x, y), pair, strict=True))  # fmt: skip
+        first, second = ([range(operand.ndim)[d] for d in given]
+                         for operand, given in zip((x, y), pair, strict=True))  # fmt: skip
         if len(first) != len(second) or len({*first}) != len(first) or len({*second}) != len(first):
             raise ValueError(dims)
     except (TypeError, ValueError, IndexError):
@@ -203,7 +203,7 @@ def kron(input: Any, other: Any) -> Any:
     """
     x, y = ag.as_operands(input, other)
     ndim = max(x.ndim, y.ndim)
-    first, second = ((1,) * (ndim - each.ndim) + tuple(each.shape) for each in (x, y))
+    first, second = ((1,) * (ndim - operand.ndim) + tuple(operand.shape) for operand in (x, y))
     wide = [size for n in first for size in (n, 1)], [size for n in second for size in (1, n)]
     product = ag.mul(ag.reshape(x, wide[0]), ag.reshape(y, wide[1]))
     return ag.reshape(product, [a * b for a, b in zip(first, second, strict=True)])
@@ -283,7 +283,7 @@ def cross(input: Any, other: Any, dim: int | None = None) -> Any:
     """
     x, y = ag.as_operands(input, other)
     ndim = max(x.ndim, y.ndim)
-    shapes = [(1,) * (ndim - each.ndim) + each.shape for each in (x, y)]
+    shapes = [(1,) * (ndim - operand.ndim) + operand.shape for operand in (x, y)]
     threes = [i for i in range(ndim) if shapes[0][i] == shapes[1][i] == 3]
     if dim is None and not threes:
         raise ShapeError(message("cross", f"{x.shape} and {y.shape}", "an axis of size 3"))

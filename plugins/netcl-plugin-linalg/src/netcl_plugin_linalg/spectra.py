@@ -216,7 +216,7 @@ def istft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int
     weight = added(ag.expand(ag.square(frame), (1, count, n_fft)))
     start = n_fft // 2 if center else 0
     end = size - start if length is None else min(start + length, size)
-    total, weight = (ag.narrow(each, 1, start, end - start) for each in (total, weight))
+    total, weight = (ag.narrow(tensor, 1, start, end - start) for tensor in (total, weight))
     if float(ag.amin(ag.abs(weight.detach())).item()) < 1e-11:
         raise AttributeValueError(message("istft", "a window that is 0 where no other piece is",
                                           "pieces that cover all samples"))  # fmt: skip
@@ -229,6 +229,6 @@ def istft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int
 OPERATORS: Final = (
     composite(stft, ("input", "window")),
     composite(istft, ("input", "window")),
-    *(composite(each, method=False) for each in (
+    *(composite(function, method=False) for function in (
         _plain("bartlett"), _plain("blackman"), _plain("hann"), hamming_window, kaiser_window)),
 )  # fmt: skip

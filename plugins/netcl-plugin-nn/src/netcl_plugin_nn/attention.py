@@ -85,9 +85,9 @@ class MultiheadAttention(Module):
             if getattr(self, name) is not None:
                 init.xavier_uniform_(getattr(self, name))
         self.out_proj.reset_parameters()
-        for each in (self.in_proj_bias, self.out_proj.bias):
-            if each is not None:
-                init.zeros_(each)
+        for parameter in (self.in_proj_bias, self.out_proj.bias):
+            if parameter is not None:
+                init.zeros_(parameter)
         for name in ("bias_k", "bias_v"):
             if getattr(self, name) is not None:
                 init.xavier_normal_(getattr(self, name))

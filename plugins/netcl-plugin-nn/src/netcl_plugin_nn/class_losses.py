@@ -255,7 +255,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def reset_parameters(self) -> None:
         """Draw all weights anew."""
-        for layer in (self.head, *(each for pair in self.tail for each in pair)):
+        for layer in (self.head, *(part for pair in self.tail for part in pair)):
             layer.reset_parameters()
 
     def forward(self, input_: Any, target_: Any) -> AdaptiveLoss:

@@ -65,7 +65,7 @@ def perceptron(device: Device) -> None:
     model = api.Sequential(api.Linear(7, 5), api.Tanh(), api.Linear(5, 3))
     w1, b1, w2, b2 = (each.to_host().astype("float64") for each in model.parameters())
     x, y = _drawn(11, 7), _drawn(11, 3)
-    inputs, targets = (Tensor.from_host(each.astype("float32"), device) for each in (x, y))
+    inputs, targets = (Tensor.from_host(array.astype("float32"), device) for array in (x, y))
     loss = api.MSELoss()(model(inputs), targets)
     loss.backward()
     hidden = np.tanh(x @ w1.T + b1)
@@ -156,7 +156,7 @@ def state(device: Device) -> None:
     )
     x = Tensor.from_host(_drawn(8, 4).astype("float32"), device)
     first(x)  # moves the running statistics
-    held: Mapping[str, Any] = {key: each.to_host() for key, each in first.state_dict().items()}
+    held: Mapping[str, Any] = {key: tensor.to_host() for key, tensor in first.state_dict().items()}
     second.load_state_dict(held)
     results = [model.eval()(x).to_host() for model in (first, second)]
     np.testing.assert_array_equal(*results)
@@ -312,7 +312,7 @@ CASES: Final = [
 
 def given_for(op: str) -> Sequence[Any]:
     """What tries a name of the plugin's."""
-    scenarios = [each for each in SCENARIOS if each.namespace == op]
+    scenarios = [scenario for scenario in SCENARIOS if scenario.namespace == op]
     return scenarios or [case for case in CASES if case.op == op]
 
 

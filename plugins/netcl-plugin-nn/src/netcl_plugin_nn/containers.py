@@ -49,7 +49,7 @@ class Sequential(Listed):
         return self._part(()).extend([*self, *other])
 
     def __mul__(self, times: int) -> Sequential:
-        return Sequential(*[each for _ in range(times) for each in self])
+        return Sequential(*[name for _ in range(times) for name in self])
 
     __rmul__ = __mul__
 

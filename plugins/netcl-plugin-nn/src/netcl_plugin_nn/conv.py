@@ -136,8 +136,8 @@ class _Conv(_Convolution):
             reach = [
                 far * (size - 1) for far, size in zip(self.dilation, self.kernel_size, strict=True)
             ]
-            return [half for each in reversed(reach) for half in (each // 2, each - each // 2)]
-        return [each for each in reversed(self.padding) for _ in range(2)]
+            return [half for width in reversed(reach) for half in (width // 2, width - width // 2)]
+        return [pad for pad in reversed(self.padding) for _ in range(2)]
 
 
 class Conv1d(_Conv):

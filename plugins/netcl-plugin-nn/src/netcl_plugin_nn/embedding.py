@@ -82,7 +82,7 @@ class _Table(Module):
             "scale_grad_by_freq": (self.scale_grad_by_freq, False),
         }
         shown = [f"{name}={value}" for name, (value, usual) in given.items() if value != usual]
-        return "".join(f", {each}" for each in shown)
+        return "".join(f", {argument}" for argument in shown)
 
 
 class Embedding(_Table):

@@ -43,7 +43,7 @@ def launch(
     if cpu:
         turns = max(_TURNS, -(-count // (device.compute_units * _ITEMS)))
     context = {"storage": dtype.storage, "acc": dtype.compute, "width": width, **flags}
-    numbers = [("ulong", each) for each in (count, size, turns, *offsets)]
+    numbers = [("ulong", number) for number in (count, size, turns, *offsets)]
     items = (-(-count // turns),)
     return Kernel("nn/gates.cl.j2", entry, (*buffers, *numbers), items, None, context)
 
@@ -63,10 +63,10 @@ def _plan(entry: str, buffers: int) -> Callable[[Request], Kernels]:
 
 def _check(name: str, gates: int, given: Any, product: Any, state: Any) -> None:
     """Raise DtypeError or ShapeError for tensors, or their Specs, that do not fit each other."""
-    dtypes = [each.dtype for each in (given, product, state)]
+    dtypes = [operand.dtype for operand in (given, product, state)]
     if len({*dtypes}) > 1 or dtypes[0] not in FLOATS:
         raise DtypeError(message(name, " and ".join(dtypes), "one floating dtype"))
-    shapes = [tuple(each.shape) for each in (given, product, state)]
+    shapes = [tuple(operand.shape) for operand in (given, product, state)]
     wanted = (*shapes[2][:-1], gates * shapes[2][-1]) if shapes[2] else None
     if not shapes[0] == shapes[1] == wanted:
         expected = f"two of (..., {gates} H) with one of (..., H)"
@@ -144,9 +144,9 @@ _LSTM_BACKWARD: Final = _backward_of("lstm_gates_backward", 3, (0, 2), lstm_slop
 
 
 def _lstm_gradients(saved: Saved, grad: Any, cell_grad: Any) -> Sequence[Any]:
-    device = next(each.device for each in (grad, cell_grad) if each is not None)
+    device = next(gradient.device for gradient in (grad, cell_grad) if gradient is not None)
     given, product, cell = saved.inputs
-    whole = [zeros_like(cell, device) if each is None else each for each in (grad, cell_grad)]
+    whole = [zeros_like(cell, device) if gradient is None else gradient for gradient in (grad, cell_grad)]
     slopes, into = _LSTM_BACKWARD(given, product, cell, *whole)
     return [slopes, slopes, into]
 

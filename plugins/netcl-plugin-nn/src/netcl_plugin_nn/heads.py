@@ -63,7 +63,7 @@ def multi_head_attention_forward(
         given = f"a query of shape {query.shape}, {embed_dim_to_check} features, {num_heads} heads"
         raise ShapeError(message(who, given, "so many features, a multiple of the heads"))
     needed = (q_proj_weight, k_proj_weight, v_proj_weight) if separate else (in_proj_weight,)
-    if any(each is None for each in needed):
+    if any(tensor is None for tensor in needed):
         expected = "three weights" if separate else "in_proj_weight"
         raise ArgumentError(message(who, "no weight of a projection", expected))
     if not separate:

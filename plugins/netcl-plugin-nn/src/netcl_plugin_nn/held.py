@@ -87,7 +87,7 @@ class Listed(_Holder):
         return iter([value for _, value in self._held()])
 
     def __contains__(self, value: Any) -> bool:
-        return any(each is value for each in self)
+        return any(child is value for child in self)
 
     def __getitem__(self, index: Any) -> Any:
         entry = self._held()[index]

@@ -133,14 +133,14 @@ class Hooked:
             raise
 
     def _hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for each in _of(self, "before"):
-            args, kwargs = _before(self, each, args, kwargs)
+        for hook in _of(self, "before"):
+            args, kwargs = _before(self, hook, args, kwargs)
         watch = _BackwardWatch(self, _of(self, "backward"))
         args = watch.entered(args)
         output = self.forward(*args, **kwargs)
-        for each in _of(self, "after"):
-            seen = (args, kwargs, output) if each.with_kwargs else (args, output)
-            changed = each.function(self, *seen)
+        for hook in _of(self, "after"):
+            seen = (args, kwargs, output) if hook.with_kwargs else (args, output)
+            changed = hook.function(self, *seen)
             output = output if changed is None else changed
         return watch.left(output)
 
@@ -151,7 +151,7 @@ def _name_layer(error: Exception, module: Any) -> None:
     if inner is None:
         layer = f"{type(module).__name__}({'' if module._modules else module.extra_repr()})"
     else:
-        name = next((name for name, each in module._modules.items() if each is inner), "")
+        name = next((name for name, child in module._modules.items() if child is inner), "")
         path = f"{name}.{path}".strip(".")
     error._of_layer = text, layer, module, path  # type: ignore[attr-defined]
     error.args = (f"{text} In the layer {path + ': ' if path else ''}{layer}.",)
@@ -171,8 +171,8 @@ def _added(
         module._hooks = {}
     table, number = module._hooks.setdefault(kind, {}), next(_numbers)
     later = dict(table) if prepend else {}
-    for each in later:
-        del table[each]
+    for key in later:
+        del table[key]
     table[number] = _Hook(hook, with_kwargs)
     table.update(later)
     return RemovableHandle(table, number)

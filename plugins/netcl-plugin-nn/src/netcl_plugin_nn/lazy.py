@@ -64,9 +64,9 @@ class _Lazy(Module):
         return any(True for _ in self._to_come())
 
     def _to_come(self) -> Iterator[tuple[str, Uninitialized]]:
-        for name, each in (*self.named_parameters(), *self.named_buffers()):
-            if isinstance(each, Uninitialized):
-                yield name, each
+        for name, tensor in (*self.named_parameters(), *self.named_buffers()):
+            if isinstance(tensor, Uninitialized):
+                yield name, tensor
 
     def initialize_parameters(self, input: Any) -> None:
         """Make the parameters for an input's features, and become the plain layer."""
@@ -81,8 +81,8 @@ class _Lazy(Module):
             given.arguments.update(sizes)
             fresh = type(self)(*given.args, **given.kwargs)
             tensors = {**dict(fresh.named_parameters()), **dict(fresh.named_buffers())}
-            for name, each in to_come:
-                each.take(tensors[name])
+            for name, tensor in to_come:
+                tensor.take(tensors[name])
 
     def _features(self, x: Tensor) -> int:
         """The number of the input's features; raises ShapeError for what has none."""

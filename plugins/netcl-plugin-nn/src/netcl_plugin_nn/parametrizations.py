@@ -138,7 +138,7 @@ class _SpectralHook:
         self.name, self.times, self.dim, self.eps = name, times, dim, eps
 
     def compute_weight(self, module: Any, iterate: bool) -> Any:
-        weight, u, v = (getattr(module, self.name + each) for each in ("_orig", "_u", "_v"))
+        weight, u, v = (getattr(module, self.name + end) for end in ("_orig", "_u", "_v"))
         matrix = _matrix(weight, self.dim)
         if iterate:
             _iterate(ag.t(matrix.detach()), v, u, self.times, self.eps)  # v first
@@ -196,8 +196,8 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
         raise ArgumentError(message("remove_spectral_norm", given, "a layer that has it"))
     weight = hook.compute_weight(module, False).detach()
     handle.remove()
-    for each in (name, *(name + end for end in ("_orig", "_u", "_v"))):
-        delattr(module, each)
+    for attribute in (name, *(name + end for end in ("_orig", "_u", "_v"))):
+        delattr(module, attribute)
     module.register_parameter(name, Parameter(weight))
     return module
 

@@ -54,8 +54,8 @@ class ParametrizationList(ModuleList):
             self._hold_original("original", original)
         else:
             self.ntensors = len(originals)
-            for i, each in enumerate(originals):
-                kept = type(original)(each.detach()) if isinstance(original, Parameter) else each
+            for i, tensor in enumerate(originals):
+                kept = type(original)(tensor.detach()) if isinstance(original, Parameter) else tensor
                 self._hold_original(f"original{i}", kept)
 
     def _hold_original(self, name: str, value: Any) -> None:

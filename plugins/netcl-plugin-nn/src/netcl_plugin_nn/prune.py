@@ -273,12 +273,12 @@ def remove(module: Any, name: str) -> Any:
     original = module._parameters[name + "_orig"]
     with ag.no_grad():
         original.copy_(method.apply_mask(module))
-    for each in (name, name + "_orig", name + "_mask"):
-        delattr(module, each)
+    for attribute in (name, name + "_orig", name + "_mask"):
+        delattr(module, attribute)
     module.register_parameter(name, original)
     return module
 
 
 def is_pruned(module: Any) -> bool:
     """Whether something of a module, or of one below it, is pruned."""
-    return any(each.__dict__.get(_PLACE) for each in module.modules())
+    return any(child.__dict__.get(_PLACE) for child in module.modules())

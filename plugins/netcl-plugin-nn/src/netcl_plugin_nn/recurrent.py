@@ -123,7 +123,7 @@ class RNNBase(Module):
         x, batched = self._time_first(x), x.ndim == 3
         x, after = self._layers(x, self._begin(x, hx, batched))
         if not batched:
-            return ag.squeeze(x, 1), self._packed([ag.squeeze(each, 1) for each in after])
+            return ag.squeeze(x, 1), self._packed([ag.squeeze(state, 1) for state in after])
         return ag.transpose(x, 0, 1) if self.batch_first else x, self._packed(after)
 
     def _of_packed(self, given: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
@@ -133,7 +133,7 @@ class RNNBase(Module):
         x, after = self._layers(x, begin, given.batch_sizes.to_host().tolist())
         data = pack_padded_sequence(x, lengths).data
         if given.unsorted_indices is not None:
-            after = [ag.index_select(each, 1, given.unsorted_indices) for each in after]
+            after = [ag.index_select(state, 1, given.unsorted_indices) for state in after]
         return given._replace(data=data), self._packed(after)
 
     def _layers(
@@ -155,7 +155,7 @@ class RNNBase(Module):
             ends += [end for _, end in results]
             outputs = [output for output, _ in results]
             x = outputs[0] if len(outputs) == 1 else ag.cat(outputs, -1)
-        return x, [ag.stack(each) for each in zip(*ends, strict=True)]
+        return x, [ag.stack(states) for states in zip(*ends, strict=True)]
 
     def _packed(self, states: list[Any]) -> Any:
         """The states as the caller has them: one tensor, or a tuple of two."""
@@ -182,17 +182,17 @@ class RNNBase(Module):
         if hx is None:
             zeros = [Tensor.zeros((x.shape[1], each), x.dtype, x.device) for each in sizes]
             return [tuple(zeros)] * count
-        given = [ag.as_operand(each, x.device) for each in (hx if self.states > 1 else (hx,))]
+        given = [ag.as_operand(state, x.device) for state in (hx if self.states > 1 else (hx,))]
         if not batched:
-            given = [ag.unsqueeze(each, 1) if each.ndim == 2 else each for each in given]
+            given = [ag.unsqueeze(state_of, 1) if state_of.ndim == 2 else state_of for state_of in given]
         wanted = [(count, x.shape[1], each) for each in sizes]
-        if [each.shape for each in given] != wanted:
-            shapes = " and ".join(str(each.shape) for each in given)
+        if [state_of.shape for state_of in given] != wanted:
+            shapes = " and ".join(str(state_of.shape) for state_of in given)
             expected = " and ".join(map(str, wanted))
             raise ShapeError(message(type(self).__name__, f"hx of shape {shapes}", expected))
         if order is not None:
-            given = [ag.index_select(each, 1, order) for each in given]
-        return list(zip(*[ag.unbind(each) for each in given], strict=True))
+            given = [ag.index_select(state_of, 1, order) for state_of in given]
+        return list(zip(*[ag.unbind(state_of) for state_of in given], strict=True))
 
     def _run(
         self, x: Any, state: tuple[Any, ...], layer: int, direction: str, present: Sequence[Any]
@@ -209,7 +209,7 @@ class RNNBase(Module):
         matrix, projection = weight("weight_hh"), weight("weight_hr")
         plain = projection is None and not present
         whole = SEQUENCES.get(self.step) if plain else None
-        if whole is not None and {products.dtype, *(each.dtype for each in state)} == {
+        if whole is not None and {products.dtype, *(part.dtype for part in state)} == {
             matrix.dtype
         }:
             results = whole(products, *state, matrix, bias, reverse=bool(direction))

@@ -69,18 +69,18 @@ class _Cell(Module):
             state: tuple[Any, ...] = (Tensor.zeros(kept, x.dtype, x.device),) * self.states
         else:
             given = hx if self.states > 1 else (hx,)
-            state = tuple(ag.as_operand(each, x.device) for each in given)
-        if [each.shape for each in state] != [kept] * self.states:
-            shapes = " and ".join(str(each.shape) for each in state)
+            state = tuple(ag.as_operand(operand, x.device) for operand in given)
+        if [part.shape for part in state] != [kept] * self.states:
+            shapes = " and ".join(str(part.shape) for part in state)
             raise ShapeError(message(type(self).__name__, f"hx of shape {shapes}", f"{kept}"))
         if not lead:
-            x, state = ag.unsqueeze(x, 0), tuple(ag.unsqueeze(each, 0) for each in state)
+            x, state = ag.unsqueeze(x, 0), tuple(ag.unsqueeze(part, 0) for part in state)
         products = (
             ag.linear(x, self.weight_ih, self.bias_ih),
             ag.linear(state[0], self.weight_hh, self.bias_hh),
         )
         state_after = STEPS[self.step](*products, state)
-        state_after = state_after if lead else tuple(ag.squeeze(each, 0) for each in state_after)
+        state_after = state_after if lead else tuple(ag.squeeze(part, 0) for part in state_after)
         return state_after if self.states > 1 else state_after[0]
 
     def extra_repr(self) -> str:

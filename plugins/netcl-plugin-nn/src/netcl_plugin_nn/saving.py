@@ -148,7 +148,7 @@ class _Nest:
             return {kind: rows}
         for kind, sequence in _SEQUENCES.items():
             if isinstance(x, sequence):
-                rows = [self.packed(each, (*path, i)) for i, each in enumerate(x)]
+                rows = [self.packed(item, (*path, i)) for i, item in enumerate(x)]
                 return rows if kind == "list" else {kind: rows}
         remedy = "Give its parts, or its text"
         if hasattr(x, "state_dict"):
@@ -196,7 +196,7 @@ class _Arrays:
     def nest(self, x: Any) -> Any:
         """What `_Nest.packed` was given."""
         if isinstance(x, list):
-            return [self.nest(each) for each in x]
+            return [self.nest(item) for item in x]
         if not isinstance(x, dict):
             return x
         ((kind, held),) = x.items()

@@ -315,7 +315,7 @@ def _whole(saved: Saved, grads: Sequence[Any]) -> list[Any]:
     """The gradients of the results, zeros where none came."""
     device = next(each.device for each in grads if each is not None)
     pairs = zip(grads, saved.results, strict=True)
-    return [zeros_like(each, device) if grad is None else grad for grad, each in pairs]
+    return [zeros_like(operand, device) if grad is None else grad for grad, operand in pairs]
 
 
 def _of_weights(saved: Saved, slopes: Any) -> list[Any]:

@@ -25,7 +25,7 @@ class TorchMissingError(NetclError, ImportError):
 
 def is_torch(value: Any) -> bool:
     """Whether a value is a tensor of PyTorch's, whose module need not be loaded for that."""
-    return any(each.__module__.partition(".")[0] == "torch" for each in type(value).__mro__)
+    return any(base.__module__.partition(".")[0] == "torch" for base in type(value).__mro__)
 
 
 def array_of(tensor: Any) -> Any:

@@ -84,7 +84,7 @@ def remove_weight_norm(module: Any, name: str = "weight") -> Any:
         raise ArgumentError(message("remove_weight_norm", given, "a layer that has it"))
     weight = hook.compute_weight(module).detach()
     handle.remove()
-    for each in (name, name + "_g", name + "_v"):
-        delattr(module, each)
+    for attribute in (name, name + "_g", name + "_v"):
+        delattr(module, attribute)
     module.register_parameter(name, Parameter(weight))
     return module

@@ -114,8 +114,8 @@ def matrices(
     again = getattr(api, name)(parameters, **settings)
     again.load_state_dict(optimizer.state_dict())
     saved = again.state_dict()["state"]
-    assert [sorted(each) for each in saved.values()] == [
-        sorted(each) for each in optimizer.state_dict()["state"].values()
+    assert [sorted(state) for state in saved.values()] == [
+        sorted(state) for state in optimizer.state_dict()["state"].values()
     ]
     for parameter, right in zip(parameters, wanted, strict=True):
         np.testing.assert_allclose(parameter.to_host(), right, rtol=0, atol=tolerance)
@@ -150,10 +150,10 @@ def clip_norm(device: Device) -> None:
     """Gradients scaled to a joint norm of 1, and the norm that they had."""
     random = np.random.default_rng(2)
     gradients = [random.standard_normal(shape).astype("float32") for shape in SHAPES]
-    parameters = [Tensor.zeros(each.shape, device=device) for each in gradients]
+    parameters = [Tensor.zeros(array.shape, device=device) for array in gradients]
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = Tensor.from_host(np.asarray(gradient), device)
-    norm = np.sqrt(sum((each.astype("float64") ** 2).sum() for each in gradients))
+    norm = np.sqrt(sum((array.astype("float64") ** 2).sum() for array in gradients))
     total = api.clip_grad_norm_(parameters, 1.0)
     np.testing.assert_allclose(total.item(), norm, rtol=1e-5)
     for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -180,7 +180,7 @@ def _dtypes(device: Device) -> list[str]:
 def _drawn(random: np.random.Generator, dtype: str) -> list[Array]:
     """An array of each shape in float64, of values that the dtype has."""
     drawn = [random.standard_normal(shape) for shape in SHAPES]
-    return [np.asarray(each).astype(dtype).astype("float64") for each in drawn]
+    return [np.asarray(array).astype(dtype).astype("float64") for array in drawn]
 
 
 SCENARIOS: Final = [

@@ -222,6 +222,6 @@ def _above(vector: Array, limit: float) -> bool:
 def _copied(value: Any) -> Any:
     """A part of the state, PyTorch's too, as numbers and arrays of its own."""
     if isinstance(value, list):
-        return [_copied(each) for each in value]
+        return [_copied(item) for item in value]
     array = np.asarray(value)
     return array.copy() if array.ndim else array.item()

@@ -41,7 +41,7 @@ class SavedAttribute:
             raise AttributeValueError(
                 message(type(self).__name__, given, f"{count}, one per group")
             )
-        return [float(each) for each in value]
+        return [float(item) for item in value]
 
     def get_last_lr(self) -> list[float]:
         """The learning rate of each group that was set last."""

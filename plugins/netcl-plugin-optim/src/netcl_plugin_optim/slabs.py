@@ -159,7 +159,7 @@ class Slab:
         """What may skip a step of some parameters."""
         key = tuple([slot.offset for slot in work.slots])
         if key not in self._gates:
-            scalars = sum(len(each.names) for each in stepwise())
+            scalars = sum(len(rule.names) for rule in stepwise())
             self._gates[key] = Gate(self.device, work.slots, scalars, self.compute)
         return Skip(found_inf, self._gates[key], stepwise)
 
@@ -199,7 +199,7 @@ class Slab:
                 inputs += [skip.found_inf.buffer, skip.gate.now.buffer]
             scalars = _scalars(rules, used, stepwise)
             with ag.written_back([slot.parameter for slot in slots]) as parameters:
-                outputs = [each.buffer for each in (*self.states, *parameters)]
+                outputs = [tensor.buffer for tensor in (*self.states, *parameters)]
                 bound(inputs, outputs, scalars, partial(_scalars_at_replay, work, used, stepwise))
 
     def _bound_for(
@@ -276,7 +276,7 @@ class Slab:
         span, shape = slot.span, slot.parameter.shape
 
         def run(given: Sequence[Any], target: Any, *states: Any) -> None:
-            overflow, skipped = [int(each.item()) for each in given[1:]] or (0, 0)
+            overflow, skipped = [int(flag.item()) for flag in given[1:]] or (0, 0)
             if overflow:
                 return
             rule = work.rules_of(slot.steps + 1 - skipped)[row]

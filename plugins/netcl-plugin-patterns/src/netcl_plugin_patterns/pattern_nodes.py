@@ -92,7 +92,7 @@ class Traced:
             spans = reversed(self._spans.get(node.number, ()))
             readings_of_spans = [_of_span(self.nodes, node, span, i) for span, i in spans]
             own = None if is_leaf(node) else _of_node(node)
-            readings_of = [each for each in (*readings_of_spans, own) if each is not None]
+            readings_of = [reading for reading in (*readings_of_spans, own) if reading is not None]
             self._readings[node.number] = readings_of
         return readings_of
 

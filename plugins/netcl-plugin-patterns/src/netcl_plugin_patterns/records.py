@@ -82,9 +82,9 @@ class MatchedOp:
     def ops(self) -> list[MatchedOp]:
         """The ops of the graph, each object once, operands first."""
         ops: dict[int, MatchedOp] = {}
-        for each in self.inputs:
-            if isinstance(each, MatchedOp):
-                ops |= {id(op): op for op in each.ops}
+        for operand in self.inputs:
+            if isinstance(operand, MatchedOp):
+                ops |= {id(op): op for op in operand.ops}
         ops[id(self)] = self
         return list(ops.values())
 
@@ -92,11 +92,11 @@ class MatchedOp:
     def names(self) -> list[str]:
         """The names of what is captured, each once, in the order in which they are read."""
         names: list[str] = []
-        for each in self.inputs:
-            if isinstance(each, MatchedOp):
-                names += each.names
-            elif isinstance(each, (str, Captured)):
-                names.append(str(each))
+        for operand in self.inputs:
+            if isinstance(operand, MatchedOp):
+                names += operand.names
+            elif isinstance(operand, (str, Captured)):
+                names.append(str(operand))
         names += [value.name for _, value in self.attrs if isinstance(value, Captured)]
         return list(dict.fromkeys(names))
 
@@ -130,7 +130,7 @@ class Graph:
     @property
     def tensors(self) -> list[str]:
         """Those of tensors; the others are numbers and attributes."""
-        operands = {each for op in self.ops for each in op.inputs if isinstance(each, str)}
+        operands = {operand for op in self.ops for operand in op.inputs if isinstance(operand, str)}
         return [name for name in self.names if name in operands]
 
 
@@ -206,7 +206,7 @@ class TrainingPattern:
         self._insist(callable(self.planner), f"the planner {self.planner!r}", "a function")
         for name in ("templates", "dtypes", "device_kinds"):
             given = getattr(self, name)
-            fine = isinstance(given, (tuple, list)) and all(isinstance(each, str) for each in given)
+            fine = isinstance(given, (tuple, list)) and all(isinstance(operand, str) for operand in given)
             self._insist(fine, f"{name} = {given!r}", "a tuple of names")
             object.__setattr__(self, name, tuple(given))
         fine = isinstance(self.parts, (tuple, list))
@@ -222,9 +222,9 @@ class TrainingPattern:
             fine = isinstance(matcher, MatchedOp) or callable(matcher)
             self._insist(fine, f"the matcher {matcher!r:.80}", _MATCHER)
             return
-        fine = all(isinstance(each, MatchedOp) for each in matcher) and len(matcher) > 1
+        fine = all(isinstance(op, MatchedOp) for op in matcher) and len(matcher) > 1
         self._insist(fine, f"the matcher {matcher!r:.80}", _MATCHER)
-        different = len({id(each) for each in matcher}) == len(matcher)
+        different = len({id(op) for op in matcher}) == len(matcher)
         self._insist(different, "a matcher with one op twice", "each result once")
         object.__setattr__(self, "matcher", tuple(matcher))
 
@@ -249,7 +249,7 @@ class TrainingPattern:
             given = signature(self.matcher).parameters.values()
         except (TypeError, ValueError):  # a function that does not tell
             return False
-        return len(given) != 1 or any(each.kind is each.VAR_POSITIONAL for each in given)
+        return len(given) != 1 or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in given)
 
     def accepts(self, *values: Any, **options: Any) -> bool:
         """Whether its matcher is a function of values, and says True of these."""

@@ -79,13 +79,13 @@ def rewritten(
 def _matches(trace: Traced, rows: Sequence[Row], misses: list[Miss]) -> list[Match]:
     matches = []
     for row in rows:
-        for each in find(trace, row):
-            if isinstance(each, Miss):
-                misses.append(each)
-            elif limit := registry.limit(row.owner, each.root.device):
-                misses.append(Miss(row, each.root, limit))
+        for match in find(trace, row):
+            if isinstance(match, Miss):
+                misses.append(match)
+            elif limit := registry.limit(row.owner, match.root.device):
+                misses.append(Miss(row, match.root, limit))
             else:
-                matches.append(each)
+                matches.append(match)
     return matches
 
 

@@ -51,6 +51,6 @@ def port(context: click.Context, files: tuple[Path, ...], check: bool, as_json: 
     for row in () if as_json else rows:
         if row["changed"]:
             click.echo(f"{row['file']}: imports changed")
-        for each in row["missing"]:
-            click.echo(f"{row['file']}:{each['line']}: {each['name']}: {each['why']}")
+        for absence in row["missing"]:
+            click.echo(f"{row['file']}:{absence['line']}: {absence['name']}: {absence['why']}")
     context.exit(1 if any(row["missing"] for row in rows) else 0)

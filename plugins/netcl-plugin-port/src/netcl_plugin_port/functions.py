@@ -104,7 +104,7 @@ class finfo(_Info):  # noqa: N801 - PyTorch's name
         super().__init__(type)
         info = self._limits(DTYPES[self.dtype].numpy)
         self.eps, self.tiny, self.resolution = (
-            float(each) for each in (info.eps, info.tiny, info.resolution)
+            float(number) for number in (info.eps, info.tiny, info.resolution)
         )
         self.smallest_normal = self.tiny
 
@@ -117,13 +117,13 @@ class finfo(_Info):  # noqa: N801 - PyTorch's name
 
 def can_cast(from_: Any, to: Any) -> bool:
     """Whether PyTorch converts values of one dtype into another of itself."""
-    kinds = [DTYPES[nc.dtype_name(each, "can_cast")].category for each in (from_, to)]
+    kinds = [DTYPES[nc.dtype_name(dtype, "can_cast")].category for dtype in (from_, to)]
     return kinds[0] <= kinds[1]
 
 
 def promote_types(type1: Any, type2: Any) -> str:
     """The dtype in which values of two are computed with: `nc.promote`."""
-    return nc.promote([(nc.dtype_name(each, "promote_types"), 1) for each in (type1, type2)])
+    return nc.promote([(nc.dtype_name(dtype, "promote_types"), 1) for dtype in (type1, type2)])
 
 
 def result_type(tensor1: Any, tensor2: Any) -> str:
@@ -197,7 +197,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, Mapping):
         return {key: default_convert(value) for key, value in data.items()}
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return [default_convert(each) for each in data]
+        return [default_convert(item) for item in data]
     return data
 
 
@@ -216,7 +216,7 @@ def _assert(condition: Any, message: str) -> None:
 
 def _tensor_type(name: str, dtype: str) -> Any:
     def make(*data: Any, device: Any = None) -> Any:
-        if data and all(isinstance(each, int) for each in data):
+        if data and all(isinstance(item, int) for item in data):
             return nc.empty(*data, dtype=dtype, device=device)
         return nc.tensor(data[0] if data else [], device=device, dtype=dtype)
 

@@ -61,7 +61,7 @@ def _imports(tree: ast.AST) -> Iterator[Any]:
 
 def _package(path: str) -> str:
     """The package of a path that another one replaces; empty for others."""
-    return next((each for each in PACKAGES if path == each or path.startswith(f"{each}.")), "")
+    return next((package for package in PACKAGES if path == package or path.startswith(f"{package}.")), "")
 
 
 def _path(path: str) -> str:

@@ -125,8 +125,8 @@ def random_(
 
 
 SAMPLERS: Final[dict[str, Callable[..., Any]]] = {
-    each.__name__: each
-    for each in (
+    method.__name__: method
+    for method in (
         uniform_,
         normal_,
         log_normal_,

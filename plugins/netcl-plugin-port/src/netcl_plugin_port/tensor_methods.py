@@ -37,7 +37,7 @@ def _of_old(dtype: Any) -> Any:
 
 def _new(x: Any, *data: Any) -> Any:
     """A tensor of this one's dtype and device, of sizes or of data."""
-    if data and all(isinstance(each, int) for each in data):
+    if data and all(isinstance(item, int) for item in data):
         return x.new_empty(*data)
     return _new_tensor(x, data[0] if data else [])
 
@@ -64,7 +64,7 @@ def _last_two(x: Any) -> Any:
 
 def _apply(x: Any, callable: Callable[[Any], Any]) -> Any:
     """Each element by a function of Python, on the host."""
-    flat = [callable(each) for each in x.to_host().reshape(-1).tolist()]
+    flat = [callable(item) for item in x.to_host().reshape(-1).tolist()]
     return x.copy_(nc.tensor(flat, dtype=x.dtype).reshape(x.shape))
 
 

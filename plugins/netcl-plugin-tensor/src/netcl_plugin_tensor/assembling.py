@@ -28,12 +28,12 @@ def _listed(who: str, given: Sequence[Any]) -> list[Any]:
     first = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
     if not first:
         raise ArgumentError(message(who, "no tensors", "at least one"))
-    return [ag.as_operand(each) for each in first]
+    return [ag.as_operand(tensor) for tensor in first]
 
 
 def _ints(who: str, what: str, given: Any) -> list[int]:
     """Several ints; raises AttributeValueError for anything else."""
-    numbers = [whole(each) for each in given] if np.iterable(given) else [None]
+    numbers = [whole(item) for item in given] if np.iterable(given) else [None]
     if None in numbers:
         raise AttributeValueError(message(who, f"{what} {given!r}", "an int or several"))
     return numbers  # type: ignore[return-value]  # without None

@@ -183,9 +183,9 @@ def _batch_norm(
 def _of_nothing(x: Tensor, weight: Any, bias: Any) -> Any:
     """An empty batch, with gradients of zeros; the running statistics stay as they are."""
     norm: Any = ag.clone(x)
-    for join, each in ((ag.mul, weight), (ag.add, bias)):
-        if each is not None and each.size:
-            norm = join(norm, ag.getitem(each, 0))
+    for join, operand in ((ag.mul, weight), (ag.add, bias)):
+        if operand is not None and operand.size:
+            norm = join(norm, ag.getitem(operand, 0))
     return norm
 
 

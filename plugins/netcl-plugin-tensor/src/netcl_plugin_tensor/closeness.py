@@ -31,7 +31,7 @@ def isclose(
     for name, bound in {"rtol": rtol, "atol": atol}.items():
         if not bound >= 0:
             raise AttributeValueError(message("isclose", f"{name}={bound!r}", "0 or more"))
-    x, y = (ag.as_operand(each) for each in (input, other))
+    x, y = (ag.as_operand(operand) for operand in (input, other))
     if x.dtype != y.dtype:
         raise DtypeError(message("isclose", f"{x.dtype} and {y.dtype}", "one dtype"))
     if x.dtype == "bool":
@@ -64,7 +64,7 @@ def equal(input: Any, other: Any) -> bool:
     >>> ag.equal([1, 2], [1, 2])
     True
     """
-    x, y = (ag.as_operand(each) for each in (input, other))
+    x, y = (ag.as_operand(operand) for operand in (input, other))
     return x.shape == y.shape and bool(ag.all(ag.eq(x, y)))
 
 

@@ -54,7 +54,7 @@ def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence
         AttributeValueError: Unless given as many of one as of the other.
     """
     ndim = ndim_of(input)
-    given, wanted = (_places("movedim", each, ndim) for each in (source, destination))
+    given, wanted = (_places("movedim", places, ndim) for places in (source, destination))
     if len(given) != len(wanted):
         text = f"{len(given)} dimensions to {len(wanted)} places"
         raise AttributeValueError(message("movedim", text, "as many of one as of the other"))
@@ -77,7 +77,7 @@ def moveaxis(input: Any, source: int | Sequence[int], destination: int | Sequenc
 
 
 def _places(who: str, given: int | Sequence[int], ndim: int) -> list[int]:
-    places = [axis(who, each, ndim) for each in ([given] if isinstance(given, int) else given)]
+    places = [axis(who, place, ndim) for place in ([given] if isinstance(given, int) else given)]
     if len(set(places)) != len(places):
         raise AttributeValueError(message(who, f"the axes {given!r}", "each axis once"))
     return places
@@ -239,7 +239,7 @@ def tile(input: Any, dims: Sequence[int]) -> Any:
         AttributeValueError: Unless given ints, 0 or more.
     """
     given, shape = [dims] if isinstance(dims, int) else list(dims), shape_of(input)
-    times = [whole(each) for each in given]
+    times = [whole(item) for item in given]
     if any(each is None or each < 0 for each in times):
         raise AttributeValueError(message("tile", f"dims={dims!r}", "ints, 0 or more"))
     count = max(len(shape), len(times))

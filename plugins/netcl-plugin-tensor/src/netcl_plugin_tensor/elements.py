@@ -194,8 +194,8 @@ def index_put(x: Any, index: Any, value: Any, accumulate: bool = False) -> Any:
 def _check_device(who: str, x: Any, given: Any) -> None:
     """Raise DeviceError if a tensor of an index, or a value, lies on another device than x."""
     if isinstance(given, (tuple, list)):
-        for each in given:
-            _check_device(who, x, each)
+        for index in given:
+            _check_device(who, x, index)
     elif isinstance(given, Tensor) and given.device is not x.device:
         text, remedy = f"{x.device!r} and {given.device!r}", f"Move one with .to('{x.device}')"
         raise DeviceError(message(who, f"operands on {text}", "all on one device", remedy))
@@ -338,7 +338,7 @@ def _on_host(item: Any) -> Any:
 
 def _array_of(items: Sequence[Any]) -> Any:
     """A list of an index as an array; raises ArgumentError for one that is ragged."""
-    plain = [each.to_host() if isinstance(each, Tensor) else each for each in items]
+    plain = [item.to_host() if isinstance(item, Tensor) else item for item in items]
     try:
         return np.asarray(plain) if plain else np.zeros(0, np.int64)
     except ValueError:

@@ -41,14 +41,14 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *,
     if not places.size:
         return ag.clone(x)
     if not x.ndim:
-        parts = [ag.reshape(each, (1,)) for each in (x, places, values)]
+        parts = [ag.reshape(operand, (1,)) for operand in (x, places, values)]
         reduced = ag.scatter_reduce(parts[0], 0, *parts[1:], reduce, include_self=include_self)
         return ag.reshape(reduced, ())
     if values.shape != places.shape:
         values = ag.getitem(values, tuple([slice(size) for size in places.shape]))
     place = axis("scatter_reduce", dim, x.ndim)
     if x.dtype == "bool":
-        whole_numbers = [each.astype("int64") for each in (x, values)]
+        whole_numbers = [operand.astype("int64") for operand in (x, values)]
         reduced = ag.scatter_reduce(whole_numbers[0], dim, places, whole_numbers[1], reduce,
                                   include_self=include_self)  # fmt: skip
         return ag.ne(reduced, 0)
@@ -91,8 +91,8 @@ def _last_of_runs(start: Any, place: int, where: Any, parts: Any, join: Any, neu
     final = ag.full_like(ag.narrow(where, place, 0, 1), 1).astype("bool")
     last = ag.cat([ends, final], place)
     ones = last.astype("int64")
-    total, hits = (ADD_AT_INDEX(each, where, place, "found", False, False, start.shape)
-                   for each in (ag.where(last, parts, 0), ones))  # fmt: skip
+    total, hits = (ADD_AT_INDEX(operand, where, place, "found", False, False, start.shape)
+                   for operand in (ag.where(last, parts, 0), ones))  # fmt: skip
     return ag.where(ag.gt(hits, 0), total, neutral)
 
 

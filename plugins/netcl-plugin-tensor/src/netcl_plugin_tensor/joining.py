@@ -207,7 +207,7 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
 
 
 def _unbind_view(x: Geometry, dim: int) -> tuple[Geometry, ...]:
-    shape, strides = (each[:dim] + each[dim + 1 :] for each in (x.shape, x.strides))
+    shape, strides = (pair[:dim] + pair[dim + 1 :] for pair in (x.shape, x.strides))
     step = x.strides[dim]
     return tuple([Geometry(shape, strides, x.offset + i * step) for i in range(x.shape[dim])])
 

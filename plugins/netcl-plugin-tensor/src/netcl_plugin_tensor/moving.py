@@ -41,7 +41,7 @@ def _bind_roll(x: Any, shifts: Any, dims: Any = None) -> Any:
 
 
 def _ints(who: str, name: str, given: Any) -> tuple[int, ...]:
-    numbers = [whole(each) for each in (given if isinstance(given, (tuple, list)) else [given])]
+    numbers = [whole(item) for item in (given if isinstance(given, (tuple, list)) else [given])]
     if None in numbers or any(abs(number or 0) >= 1 << 62 for number in numbers):
         raise AttributeValueError(message(who, f"{name}={given!r}", "ints"))
     return tuple(number for number in numbers if number is not None)

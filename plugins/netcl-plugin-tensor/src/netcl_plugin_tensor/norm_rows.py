@@ -130,7 +130,7 @@ def _reject(request: Request) -> str | None:
         return f"x is {x.dtype}"
     if request.given[2:] == (True,) and not request.given[1]:
         return "there is a bias without a weight"
-    odd = next((each for each in request.inputs[1:] if each != affine), None)
+    odd = next((spec for spec in request.inputs[1:] if spec != affine), None)
     return None if odd is None else f"weight or bias is {odd}, not {affine}"
 
 

@@ -196,9 +196,9 @@ def _infer(
         raise DtypeError(message(who, f"a {x.dtype} tensor", "a floating dtype"))
     given = {"weight": weight, "bias": bias, "running_mean": running_mean,
              "running_var": running_var}  # fmt: skip
-    for name, each in given.items():
-        if each is not None and each.shape != x.shape[1:2]:
-            text = f"a {name} of shape {each.shape}"
+    for name, operand in given.items():
+        if operand is not None and operand.shape != x.shape[1:2]:
+            text = f"a {name} of shape {operand.shape}"
             raise ShapeError(message(who, text, f"one number per channel, {x.shape[1:2]}"))
     for one, other in ((weight, bias), (running_mean, running_var)):
         if one is not None and other is not None and one.dtype != other.dtype:
@@ -294,7 +294,7 @@ def _gradients(saved: Saved, grads: Sequence[Any]) -> Sequence[Any]:
         return _by_formula(saved, grads)
     x, weight, bias, *_ = saved.inputs
     if not grad.size:  # no kernel: there are no teams
-        return [None if each is None else _zeros(each) for each in (x, weight, bias)]
+        return [None if operand is None else _zeros(operand) for operand in (x, weight, bias)]
     mean, variance = saved.outputs[1:3]
     affine = weight if weight is not None else bias
     sums = affine.dtype if True in saved.needs[1:3] else ""
@@ -339,7 +339,7 @@ def _reference_backward(
     if not sums:
         return dx
     rest = (0, len(shape) - 1)
-    totals = [ag.tree_sum(each, rest, each.dtype).reshape(-1) for each in (g * h, g)]
+    totals = [ag.tree_sum(term, rest, term.dtype).reshape(-1) for term in (g * h, g)]
     return dx, *totals
 
 

@@ -64,7 +64,7 @@ def _quantile(who: str, input: Any, q: Any, dim: Any, keepdim: bool, how: str) -
     x, place, size = line_of(who, ag.reshape(flat, (1,)) if not flat.ndim else flat, dim or 0)
     levels = q if isinstance(q, nc.Tensor) else nc.tensor(q, x.device, x.dtype)
     levels = levels.to(x.device, x.dtype)
-    if not isinstance(q, Tensor) and not all(0 <= each <= 1 for each in np.ravel(q)):
+    if not isinstance(q, Tensor) and not all(0 <= level <= 1 for level in np.ravel(q)):
         raise AttributeValueError(message(who, f"q={q!r}", "numbers from 0 to 1"))
     if levels.ndim > 1:
         raise ShapeError(message(who, f"q of shape {levels.shape}", "a number or a vector"))
@@ -117,8 +117,8 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     starts = ag.cat([first, ag.where(fresh, ag.narrow(steps, place, 1, size - 1), 0)], place)
     lengths = ag.sub(steps, ag.cummax(starts, place).values)
     best = ag.argmax(lengths, place, True)
-    modes = [GATHER(each, place, best) for each in ranked]
-    return _Mode(*(modes if keepdim else [ag.squeeze(each, place) for each in modes]))
+    modes = [GATHER(lines, place, best) for lines in ranked]
+    return _Mode(*(modes if keepdim else [ag.squeeze(lines, place) for lines in modes]))
 
 
 OPERATORS: Final = (

@@ -29,8 +29,8 @@ def _each(device: Device, key_bytes: int) -> int:
     if device.kind == "cpu" or device.max_work_group_size < group:
         return 0
     fits = (
-        each for each in _EACH
-        if (each + 1) * group * (key_bytes + 4) + group * (32 + 4 + 4) <= device.local_mem_bytes
+        length for length in _EACH
+        if (length + 1) * group * (key_bytes + 4) + group * (32 + 4 + 4) <= device.local_mem_bytes
     )  # fmt: skip
     return next(fits, 0)
 

@@ -116,13 +116,13 @@ def _reference(state: Any, *parameters: Any, kind: str) -> Any:
             if not left.size:
                 break
             words = philox.words(state, left | np.uint64(attempt << 40))
-            counts[left], fits = candidate(words, *(each[left] for each in given))
+            counts[left], fits = candidate(words, *(operand[left] for operand in given))
             left = left[~fits]
     return counts.reshape(x.shape).astype(x.dtype)
 
 
 def _infer(state: Spec, x: Spec, *others: Spec, kind: str) -> Spec:
-    if not all(DTYPES[each.dtype].floating and each == x for each in (x, *others)):
+    if not all(DTYPES[operand.dtype].floating and operand == x for operand in (x, *others)):
         given = ", ".join(map(str, (x, *others)))
         raise DtypeError(message(kind, given, "one floating dtype"))
     return x

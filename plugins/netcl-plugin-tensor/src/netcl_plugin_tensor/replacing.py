@@ -80,7 +80,7 @@ def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2:
         AttributeValueError: Unless given two dimensions, and an int.
     """
     x = ag.as_operand(input)
-    first, second = (axis("diagonal_scatter", each, x.ndim) for each in (dim1, dim2))
+    first, second = (axis("diagonal_scatter", dim, x.ndim) for dim in (dim1, dim2))
     if x.ndim < 2 or first == second or whole(offset) is None:
         given = f"shape {x.shape}, offset={offset!r}, dims {dim1}, {dim2}"
         raise AttributeValueError(message("diagonal_scatter", given, "two dimensions, and an int"))

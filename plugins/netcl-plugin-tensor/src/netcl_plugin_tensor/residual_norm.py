@@ -147,7 +147,7 @@ def _reference_backward(
 ) -> Any:
     """The gradients of x, the residual, the bias, the weight and the shift in NumPy."""
     given = (x, bias, residual, weight, grad)
-    x, bias, residual, weight, grad = (widened(each) for each in given)
+    x, bias, residual, weight, grad = (widened(operand) for operand in given)
     mask, norm_backward = RANDOM_MASK.reference, NORM_ROWS_BACKWARD.reference
     assert mask is not None  # it is no function of ops
     assert norm_backward is not None  # nor is it

@@ -93,8 +93,8 @@ def _infer_linear(x: Spec, added: Spec, dim: int, reverse: bool, lag: bool, logs
 
 def _reference_linear(x: Any, added: Any, dim: int, reverse: bool, lag: bool, logs: bool) -> Any:
     order = slice(None, None, -1 if reverse else None)
-    factors, sums = (np.moveaxis(each, dim, -1)[..., order].astype(np.float64)
-                     for each in (x, added))  # fmt: skip
+    factors, sums = (np.moveaxis(operand, dim, -1)[..., order].astype(np.float64)
+                     for operand in (x, added))  # fmt: skip
     factors = np.exp(factors) if logs else factors
     factors, step = np.roll(factors, 1, -1) if lag else factors, 1
     factors[..., :1] = 0

@@ -110,7 +110,7 @@ def _scattered(
     who: str, make: Callable[..., Any], input: Any, dim: Any, index: Any, src: Any
 ) -> Any:
     """What `make` gives of the operands: of one shape but along the axis, with dimensions."""
-    devices = (each.device for each in (input, index, src) if isinstance(each, Tensor))
+    devices = (operand.device for operand in (input, index, src) if isinstance(operand, Tensor))
     device = next(devices, None) or nc.default_device()
     x, places = ag.as_operand(input, device), ag.as_operand(index, device)
     place = axis(who, dim, x.ndim)
@@ -123,7 +123,7 @@ def _scattered(
     if not places.size:
         return x
     if not x.ndim:
-        given = [ag.reshape(each, (1,)) for each in (x, places, values)]
+        given = [ag.reshape(operand, (1,)) for operand in (x, places, values)]
         return ag.reshape(make(*given, place), ())
     if values.shape != places.shape:
         values = ag.getitem(values, tuple([slice(size) for size in places.shape]))

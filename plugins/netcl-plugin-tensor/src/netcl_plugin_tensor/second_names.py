@@ -154,7 +154,7 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = No
     Raises:
         ShapeError: Unless given as many of one as of the other.
     """
-    shape, steps = (plain_shape("empty_strided", each) for each in (size, stride))
+    shape, steps = (plain_shape("empty_strided", numbers) for numbers in (size, stride))
     if len(shape) != len(steps):
         given = f"{len(shape)} sizes and {len(steps)} strides"
         raise ShapeError(message("empty_strided", given, "as many of one as of the other"))

@@ -79,9 +79,9 @@ def _reference(x: Any, rank: int, rule: str, dim: int, keepdim: bool) -> Any:
         at = np.where(known < size, size - 1, rank)
     if rule == "nanmedian":
         at = np.maximum(known - 1, 0) // 2
-    picked = (np.take_along_axis(each, at, dim) for each in ordered)
+    picked = (np.take_along_axis(array, at, dim) for array in ordered)
     shape = reduced(x.shape, (dim,), keepdim) if x.ndim else ()
-    return tuple(each.reshape(shape) for each in picked)
+    return tuple(array.reshape(shape) for array in picked)
 
 
 #: The element of `rank`, from 0 on; `rule` is kth, median or nanmedian.

@@ -56,7 +56,7 @@ def _squeeze(x: Any, dim: Any = None) -> Any:
 
 
 def _squeeze_view(x: Geometry, kept: Sequence[int]) -> Geometry:
-    shape, strides = (tuple([each[i] for i in kept]) for each in (x.shape, x.strides))
+    shape, strides = (tuple([numbers[i] for i in kept]) for numbers in (x.shape, x.strides))
     return Geometry(shape, strides, x.offset)
 
 
@@ -185,7 +185,7 @@ def as_strided(
 
 
 def _bind_as_strided(x: Any, size: Any, stride: Any, offset: int) -> Any:
-    sizes, strides = (plain_shape("as_strided", each) for each in (size, stride))
+    sizes, strides = (plain_shape("as_strided", numbers) for numbers in (size, stride))
     (first,) = plain_shape("as_strided", offset)
     places = Geometry(sizes, strides, first)
     if len(sizes) != len(strides):

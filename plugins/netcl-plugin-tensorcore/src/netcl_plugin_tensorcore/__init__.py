@@ -27,7 +27,7 @@ class TensorCorePlugin:
             return "the gradients of scaled_dot_product_attention, whose cases take them"
         if op == PARAMETER_GRADIENTS.name:
             return "the gradients of linear, whose cases take them"
-        if op in {each.name for each in WEIGHTS}:
+        if op in {operator.name for operator in WEIGHTS}:
             return "the gradients of convolutions, whose cases take them"
         return ()
 

@@ -187,7 +187,7 @@ def _chosen(
 ) -> Mapping[str, Any]:
     request = Request("conv2d", device, (), (Spec((), dtype),), {})
     rated = [_Rated(TILES[name], speed) for name, speed in _SPEEDS[size].items()]
-    fitting = [each for each in rated if each.tile.misfit(request) is None]
+    fitting = [tile for tile in rated if tile.tile.misfit(request) is None]
     units = device.compute_units
     return fastest(fitting or rated[-1:], rows, columns, terms, groups, units, _COSTS[size])
 
@@ -234,12 +234,12 @@ class _Plan:
         numbers = {
             "own_channels": own, "padded_channels": padded, "behind": self.depth + self.tile.bk,
             "other_channels": self.shape.channels,
-            **{f"from{i}": each for i, (each, _, _) in enumerate(ends)},
-            **{f"to{i}": each for i, (_, each, _) in enumerate(ends)},
-            **{f"shift{i}": each for i, (_, _, each) in enumerate(ends)},
-            **{f"apart{i}": each for i, each in enumerate(self.apart)},
+            **{f"from{i}": lower for i, (lower, _, _) in enumerate(ends)},
+            **{f"to{i}": upper for i, (_, upper, _) in enumerate(ends)},
+            **{f"shift{i}": shift for i, (_, _, shift) in enumerate(ends)},
+            **{f"apart{i}": step for i, step in enumerate(self.apart)},
         }  # fmt: skip
-        volume = math.prod(each for _, each, _ in ends)
+        volume = math.prod(upper for _, upper, _ in ends)
         blocks = problem.groups * -(-padded // _BLOCK)
         count = problem.batch * -(-volume // _PIXELS) * blocks
         buffers = [self.words("in", index, "given"),

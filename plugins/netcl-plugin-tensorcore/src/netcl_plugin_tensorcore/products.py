@@ -224,7 +224,7 @@ def _in_chunks(product: Product, i: int, size: int) -> tuple[Geometry, Geometry]
     extent = (product.rows, product.columns)[i]
     lines, length = (extent, product.inner) if along else (product.inner, extent)
     start = (product.a_start, product.b_start)[i]
-    batch = [(each[0], each[1 + i]) for each in product.batch if each[1 + i]]
+    batch = [(axis[0], axis[1 + i]) for axis in product.batch if axis[1 + i]]
     chunk = 16 // size
     if not any(number % chunk for number in (line, start, *(stride for _, stride in batch))):
         return None

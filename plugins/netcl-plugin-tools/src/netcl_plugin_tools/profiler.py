@@ -175,9 +175,9 @@ def _settle(spans: Sequence[_Span]) -> None:
     timed = [span for span in spans if span.event is not None]
     if timed:
         offset = timed[0].asked - timed[0].event.profile.queued * _NANO
-        for each in timed:
-            times, each.event = each.event.profile, None
-            each.begin, each.end = offset + times.start * _NANO, offset + times.end * _NANO
+        for command in timed:
+            times, command.event = command.event.profile, None
+            command.begin, command.end = offset + times.start * _NANO, offset + times.end * _NANO
 
 
 @final

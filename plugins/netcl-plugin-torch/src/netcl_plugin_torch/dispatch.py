@@ -102,7 +102,7 @@ def raw_of(x: Any) -> Any:
     if kind is NetclTensor:
         return x.raw
     if kind is list or kind is tuple:
-        return [raw_of(each) for each in x]
+        return [raw_of(item) for item in x]
     if isinstance(x, torch.Tensor):
         if x.dim() == 0 and x.device.type == "cpu":
             return x.item()
@@ -126,8 +126,8 @@ def _wrapped(results: Any, given: Sequence[Any], dtypes: Any) -> Any:
         return wrap(raw.astype(dtypes))
     if raw.is_alias:
         return wrap(raw.duplicate())
-    for each in given:
-        if each is raw:
+    for operand in given:
+        if operand is raw:
             return wrap(raw.duplicate())
     return wrap(raw)
 
@@ -171,7 +171,7 @@ def _kind(x: Any) -> Any:
     if kind is NetclTensor:
         return x.dtype, x.dim() == 0
     if kind is list or kind is tuple:
-        return tuple([_kind(each) for each in x]) if x and type(x[0]) is NetclTensor else kind
+        return tuple([_kind(item) for item in x]) if x and type(x[0]) is NetclTensor else kind
     if kind is torch.dtype:
         return x
     if isinstance(x, torch.Tensor):

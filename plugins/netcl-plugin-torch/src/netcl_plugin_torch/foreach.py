@@ -59,8 +59,8 @@ def _are_alike(args: Any) -> bool:
         if isinstance(x, torch.Tensor):
             return False
         if type(x) is list and x and isinstance(x[0], torch.Tensor):
-            for each, one in zip(x, first, strict=True):
-                if type(each) is not NetclTensor or each.dtype != dtype or each.shape != one.shape:
+            for tensor, one in zip(x, first, strict=True):
+                if type(tensor) is not NetclTensor or tensor.dtype != dtype or tensor.shape != one.shape:
                     return False
     return True
 

@@ -56,7 +56,7 @@ def _for_each(packet: str) -> Callable[..., Any] | None:
     def run(*args: Any, **kwargs: Any) -> list[Any]:
         count = len(args[0])
         columns = [x if isinstance(x, (list, tuple)) else [x] * count for x in args]
-        return [rows[0](*each, **kwargs) for each in zip(*columns, strict=True)]
+        return [rows[0](*row, **kwargs) for row in zip(*columns, strict=True)]
 
     return run
 

@@ -17,7 +17,7 @@ _kind, _error, _traceback = (ctypes.c_void_p() for _ in range(3))
 #: Without types of arguments: to convert them would look at the pending error.
 _fetch: Final = ctypes.pythonapi["PyErr_Fetch"]
 _fetch.restype = None
-_first, _second, _third = (ctypes.byref(each) for each in (_kind, _error, _traceback))
+_first, _second, _third = (ctypes.byref(slot) for slot in (_kind, _error, _traceback))
 _raised: Final[list[BaseException]] = []
 
 
@@ -33,7 +33,7 @@ class Guard(torch._C._acc.DeviceGuard):
 
 def _note() -> None:
     """Keep the error that was pending."""
-    kind, error, traceback = (_taken(each) for each in (_kind, _error, _traceback))
+    kind, error, traceback = (_taken(slot) for slot in (_kind, _error, _traceback))
     if not isinstance(error, BaseException):
         error = kind(error) if error is not None else kind()
     _raised.append(error if traceback is None else error.with_traceback(traceback))

@@ -156,7 +156,7 @@ def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 def scatter_reduce(x: Any, dim: int, index: Any, source: Any, reduce: str,
                    include_self: bool = True) -> Any:  # fmt: skip
     if x.ndim == 0:
-        shaped = [ag.reshape(each, (1,)) for each in (x, index, source)]
+        shaped = [ag.reshape(operand, (1,)) for operand in (x, index, source)]
         return ag.reshape(scatter_reduce(shaped[0], 0, *shaped[1:], reduce, include_self), ())
     if not index.size:
         return x

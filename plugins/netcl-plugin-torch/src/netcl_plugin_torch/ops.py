@@ -146,7 +146,7 @@ class _Calls:
         filled = [
             nc.zeros_like(x) if g is None else g for x, g in zip(wanted, gradients, strict=True)
         ]
-        return [_given(each, host) for each in filled]
+        return [_given(gradient, host) for gradient in filled]
 
     def shapes(self, *args: Any) -> Any:
         """Results without values: netcl is asked on its NumPy path, with zeros."""

@@ -94,8 +94,8 @@ def _all_adams(params: Any, grads: Any, means: Any, squares: Any, steps: Any, sc
     more = _raw(scale), _raw(found_inf), getattr(lr, "raw", lr)
     stepped: list[Any] = []
     with ag.no_grad():
-        for each in zip(params, grads, means, squares, steps, strict=True):
-            stepped += _adam(*[x.raw for x in each], *more, *settings)
+        for row in zip(params, grads, means, squares, steps, strict=True):
+            stepped += _adam(*[x.raw for x in row], *more, *settings)
     return [x.value for x in stepped]
 
 

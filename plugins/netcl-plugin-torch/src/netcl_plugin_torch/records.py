@@ -111,6 +111,6 @@ def _graph(outputs: Any, leaves: Sequence[Any]) -> list[Any]:
                 visit(other)
         nodes.append(x)
 
-    for each in (*leaves, *(outputs if isinstance(outputs, tuple) else (outputs,))):
-        visit(each)
+    for operand in (*leaves, *(outputs if isinstance(outputs, tuple) else (outputs,))):
+        visit(operand)
     return nodes

@@ -153,7 +153,7 @@ class Replaying:
 def _anew(x: Any) -> Any:
     """The same argument without what an earlier run may have kept with it."""
     if type(x) is list or type(x) is tuple:
-        return [_anew(each) for each in x]
+        return [_anew(item) for item in x]
     if type(x) is not NetclTensor:
         return x
     record = x.__dict__.get("record")

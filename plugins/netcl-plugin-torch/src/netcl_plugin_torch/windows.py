@@ -80,7 +80,7 @@ def _pooling(dims: int) -> None:
         for n in x.shape[-dims:]:
             count *= n
         zeros = nc.zeros((*lead, count), dtype=x.dtype)
-        flat = [ag.reshape(each, (*lead, -1)) for each in (indices, grad)]
+        flat = [ag.reshape(operand, (*lead, -1)) for operand in (indices, grad)]
         return ag.reshape(ag.scatter_add(zeros, -1, *flat), x.shape)
 
     @row(f"avg_pool{dims}d")

@@ -35,8 +35,8 @@ def alike(device: Device) -> None:
     """The outputs of all models."""
     for name in SMALL:
         outputs = []
-        for each in (device, "numpy"):
-            with use_device(each):
+        for place in (device, "numpy"):
+            with use_device(place):
                 model, given = small(name)
                 output = model(given)
                 outputs.append((output[0] if name == "BERT" else output).numpy())

@@ -50,7 +50,7 @@ def focal_elements() -> ag.AutogradPrimitive:
 
 def operands(input: Any, target: Any) -> tuple[Any, Any]:
     """Both on one device, host data brought there; raises if they do not fit each other."""
-    placed = (each.device for each in (input, target) if isinstance(each, Tensor))
+    placed = (operand.device for operand in (input, target) if isinstance(operand, Tensor))
     device = next(placed, default_device())
     input, target = ag.as_operand(input, device), ag.as_operand(target, device)
     if input.shape != target.shape:  # broadcasting would hide a mistake

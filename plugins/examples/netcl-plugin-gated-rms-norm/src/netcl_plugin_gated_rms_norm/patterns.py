@@ -79,8 +79,8 @@ def infer_backward(x: Spec, z: Spec, weight: Spec, grad: Spec, eps: float) -> tu
 def reference_backward(x: Any, z: Any, weight: Any, grad: Any, eps: float) -> Any:
     """The gradients in NumPy."""
     x, z, weight, grad = (
-        each.astype(np.float32) if each.dtype == np.float16 else each
-        for each in (x, z, weight, grad)
+        operand.astype(np.float32) if operand.dtype == np.float16 else operand
+        for operand in (x, z, weight, grad)
     )
     gate = 1 / (1 + np.exp(-z))
     u, h = x * z * gate, grad * weight

@@ -176,8 +176,8 @@ def run(
     if said.error is not None:
         death = _fault(said, *said.error)
     outcomes = said.parts.setdefault("outcomes", [])
-    steps = merged([Outcome(**each) for each in said.parts.pop("steps", ())])
-    outcomes += [asdict(each) for each in (*steps, *([death] if death else []))]
+    steps = merged([Outcome(**step) for step in said.parts.pop("steps", ())])
+    outcomes += [asdict(step) for step in (*steps, *([death] if death else []))]
     return said.parts
 
 

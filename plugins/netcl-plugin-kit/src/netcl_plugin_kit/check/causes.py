@@ -51,8 +51,8 @@ def causes(failed: Sequence[Outcome]) -> list[Cause]:
     Of an op's those come first that may be the cause of all others: what spoils memory.
     """
     groups: dict[tuple[str, str], list[Outcome]] = {}
-    for each in sorted(failed, key=_follows):
-        groups.setdefault((each.op, _essence(each)), []).append(each)
+    for outcome in sorted(failed, key=_follows):
+        groups.setdefault((outcome.op, _essence(outcome)), []).append(outcome)
     return [Cause(group[0], group[1:]) for group in groups.values()]
 
 

@@ -80,7 +80,7 @@ def show_check(
         print_json(data)
     else:
         _print_all(records)
-    return 1 if any(each.state == "fail" for each in records) else 0
+    return 1 if any(verdict.state == "fail" for verdict in records) else 0
 
 
 def _files(out: Path, words: Sequence[str]) -> dict[str, Path]:

@@ -91,7 +91,7 @@ def _check(given: Mapping[str, Any], reporter: Reporter) -> None:
     registry.demand.ask_again(load)
     loaded = static.load_level(subject)
     registry.add_packages({__name__.partition(".")[0]})  # the kit is no user's code here either
-    failed = any(each.state == "failed" for each in loaded)
+    failed = any(plugin.state == "failed" for plugin in loaded)
     if failed or not only or "load" in only:
         reporter.found(outcomes=loaded)
     if failed or not loaded:

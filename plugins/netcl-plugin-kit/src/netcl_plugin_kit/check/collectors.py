@@ -103,7 +103,7 @@ class CheckCollector(pytest.Collector):
 
     def collect(self) -> list[Any]:
         """Its tests."""
-        return [CheckItem.from_parent(self, name=each) for each in checking.checks_of(self.level)]
+        return [CheckItem.from_parent(self, name=check) for check in checking.checks_of(self.level)]
 
 
 @final

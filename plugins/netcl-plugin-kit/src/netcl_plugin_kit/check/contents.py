@@ -34,7 +34,7 @@ def check_contents(subject: Subject) -> Iterator[CheckFinding]:
     yield from _missing(subject)
     yield from _modules(subject)
     for code, (what, is_wrong) in _PATHS.items():
-        yield from _listed(code, [each for each in _own(subject) if is_wrong(each)], what)
+        yield from _listed(code, [file for file in _own(subject) if is_wrong(file)], what)
     if subject.distribution is not None and subject.distribution.is_data:
         yield from _listed("NC110", [*_code(subject)], "it is data, and holds")
     yield from _listed("NC108", sorted(_strangers(subject)), "no entry point names")
@@ -112,21 +112,21 @@ def _code(subject: Subject) -> Iterator[str]:
 def _record(subject: Subject) -> Iterator[CheckFinding]:
     """RECORD and the wheel's members name the same files, with the right digests."""
     if subject.packed is None:
-        gone = [each for each in _own(subject) if not _path(subject, each).exists()]
-        yield from _listed("NC102", [f"{each} (not there)" for each in gone], _RECORD)
+        gone = [file for file in _own(subject) if not _path(subject, file).exists()]
+        yield from _listed("NC102", [f"{file} (not there)" for file in gone], _RECORD)
         return
     there, listed = (
         {name for name in names if Path(name).name not in UNLISTED}
         for names in (subject.packed, subject.recorded)
     )
-    twice = [each for each, count in Counter(subject.packed).items() if count > 1]
-    wrong = [f"{each} (there twice)" for each in twice]
-    wrong += [f"{each} (not listed)" for each in sorted(there - listed)]
-    wrong += [f"{each} (not there)" for each in sorted(listed - there)]
+    twice = [file for file, count in Counter(subject.packed).items() if count > 1]
+    wrong = [f"{file} (there twice)" for file in twice]
+    wrong += [f"{file} (not listed)" for file in sorted(there - listed)]
+    wrong += [f"{file} (not there)" for file in sorted(listed - there)]
     wrong += [
-        f"{each} (another sha256)"
-        for each in sorted(listed & there)
-        if not _matches(_path(subject, each), subject.recorded[each])
+        f"{file} (another sha256)"
+        for file in sorted(listed & there)
+        if not _matches(_path(subject, file), subject.recorded[file])
     ]
     yield from _listed("NC102", wrong, _RECORD)
 
@@ -181,6 +181,6 @@ def _modules(subject: Subject) -> Iterator[CheckFinding]:
         module = value.partition(":")[0].partition("[")[0].strip().replace(".", "/")
         tries = [f"{module}/__init__.py", f"{module}.py"]
         tries += [f"{module}{suffix}" for suffix in EXTENSION_SUFFIXES]
-        inside = any(each.startswith(f"{module}/") for each in there)  # a namespace package
+        inside = any(file.startswith(f"{module}/") for file in there)  # a namespace package
         if not inside and there.isdisjoint(tries):
             yield CheckFinding("NC104", f"{name} = {value} in {group}")

@@ -77,7 +77,7 @@ def full_level(
     outcomes += slow(rooflines_measured)
     whole = {
         "sanitizer": not any(map(_unrun, outcomes)),
-        "roofline": not table.cases or any(each.elements >= ENOUGH for each in rooflines_measured),
+        "roofline": not table.cases or any(roofline.elements >= ENOUGH for roofline in rooflines_measured),
     }
     return FullResult(
         outcomes, summary(verdicts), rooflines_measured, all(whole.get(x, True) for x in wanted)
@@ -133,7 +133,7 @@ def _outcome(
     missed = [verdict for verdict in verdicts if not verdict.caught_by]
     share = 1 - len(missed) / len(verdicts)
     lines = [f"{len(verdicts) - len(missed)} of {len(verdicts)} seeded faults caught"]
-    lines += [f"missed: {each.op}: {each.kind}: {each.text}" for each in missed[:_NAMED]]
+    lines += [f"missed: {mutant.op}: {mutant.kind}: {mutant.text}" for mutant in missed[:_NAMED]]
     lines += [f"and {len(missed) - _NAMED} more"] if len(missed) > _NAMED else []
     lines += _notes(devices)
     trusted = [case.op for case in table.cases if case.torch is not None and lacking(case)]

@@ -47,7 +47,7 @@ def provided(distribution: str, cases: Sequence[Case] = ()) -> list[dict[str, An
         for row in registry.rows(kind)
         if row.provider == distribution
     ]
-    ours = [each for each in plugins.list() if each.distribution == distribution]
+    ours = [plugin for plugin in plugins.list() if plugin.distribution == distribution]
     rows += [{"name": name, "kind": "command"} for name in plugin_commands(ours)]
     return sorted(rows, key=lambda row: (row["kind"], row["name"], *_rank(row)))
 
@@ -179,7 +179,7 @@ def too_old(distribution: str) -> Iterator[CheckFinding]:
         for plugin, own in implementing(hook):
             told = plugin.manifest.api if plugin.manifest is not None else since
             if plugin.distribution == distribution and told < since and not own.optional:
-                older, needed = (".".join(map(str, each)) for each in (told, since))
+                older, needed = (".".join(map(str, version)) for version in (told, since))
                 given = f"{plugin.name!r} has the hook {hook} of hook API {needed}; it says {older}"
                 yield CheckFinding("NC307", given, remedy=f"Write api = {list(since)} into {FILE}")
 
@@ -220,7 +220,7 @@ def _agrees(key: str, registered: Any, said: Any) -> bool:
         if not registered:  # an implementation that takes any dtype
             return True
         known = isinstance(said, list) and bool(said)
-        return known and all(each in registered for each in said)
+        return known and all(kind in registered for kind in said)
     if isinstance(registered, list):
         return isinstance(said, list) and sorted(map(str, said)) == sorted(registered)
     return type(said) is type(registered) and bool(said == registered)

@@ -71,7 +71,7 @@ def rooflines(
 
 def verdicts(measured: Sequence[Roofline]) -> list[Outcome]:
     """What is too slow, and of what too little was measured to say."""
-    return [outcome for each in measured if (outcome := _verdict(each)) is not None]
+    return [outcome for roofline in measured if (outcome := _verdict(roofline)) is not None]
 
 
 def _verdict(one: Roofline) -> Outcome | None:
@@ -98,7 +98,7 @@ def _measured(case: Case, device: Device, seed: int, clock: Clock) -> Iterator[R
             with recorded(device) as stream:
                 result = case.run(*tensors)
             counted = [*tensors, result]
-            nbytes = sum(each.size * DTYPES[each.dtype].itemsize for each in counted)
+            nbytes = sum(tensor.size * DTYPES[tensor.dtype].itemsize for tensor in counted)
             if not nbytes:
                 return
             functions = [lambda: case.run(*tensors), _copy(device, nbytes)]
@@ -112,7 +112,7 @@ def _measured(case: Case, device: Device, seed: int, clock: Clock) -> Iterator[R
         case.op,
         device.id,
         _DTYPE,
-        sum(each.size for each in counted),
+        sum(tensor.size for tensor in counted),
         round(copy / ours, 6),
         round(reference / ours, 6),
         ", ".join("x".join(map(str, each.shape)) or "one" for each in arrays),
@@ -124,7 +124,7 @@ def _measured(case: Case, device: Device, seed: int, clock: Clock) -> Iterator[R
 def _close(fraction: float, reference: float) -> bool:
     """Whether a busy machine could have decided."""
     pairs = ((fraction, _SLOW), (reference, _BEHIND))
-    return any(limit / _CLOSE < each < limit * _CLOSE for each, limit in pairs)
+    return any(limit / _CLOSE < ratio < limit * _CLOSE for ratio, limit in pairs)
 
 
 def _reference(case: Case, arrays: Sequence[Any], clock: Clock) -> float:
@@ -142,7 +142,7 @@ def _inputs(case: Case, device: Device, draw: random.Random, clock: Clock) -> li
         return case.sample([(size,)] * len(case.inputs), _DTYPE)
     samples = [case.sample(shapes, _DTYPE) for shapes in case.variants]
     largest = max(samples, key=lambda arrays: sum(x.size for x in arrays))
-    for size in _sizes([each.shape for each in largest], draw):
+    for size in _sizes([array.shape for array in largest], draw):
         many = _larger(largest, size, ENOUGH, draw.randrange(64))
         try:
             less, more = (
@@ -159,7 +159,7 @@ def _inputs(case: Case, device: Device, draw: random.Random, clock: Clock) -> li
 
 def _seconds(case: Case, shapes: _Shapes, device: Device, clock: Clock) -> float:
     """How long the second of two calls takes: the first builds."""
-    tensors = [Tensor.from_host(each, device) for each in case.sample(shapes, _DTYPE)]
+    tensors = [Tensor.from_host(array, device) for array in case.sample(shapes, _DTYPE)]
     start = 0.0
     for _ in range(2):
         start = clock()

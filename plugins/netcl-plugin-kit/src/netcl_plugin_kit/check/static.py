@@ -58,13 +58,13 @@ def read_level(subject: Subject, only: Collection[str] = ()) -> Iterator[Outcome
 def load_level(subject: Subject) -> list[Outcome]:
     """Whether each of the distribution's plugins loads; loads all that the settings let."""
     registry.load()
-    ours = [each for each in plugins.list() if each.distribution == subject.name]
+    ours = [plugin for plugin in plugins.list() if plugin.distribution == subject.name]
     failed = [
-        not_loading(f"the plugin {each.name!r}", each.code, each.reason)
-        for each in ours
-        if each.failed
+        not_loading(f"the plugin {plugin.name!r}", plugin.code, plugin.reason)
+        for plugin in ours
+        if plugin.failed
     ]
-    active = [each for each in ours if each.state == "active"]
+    active = [plugin for plugin in ours if plugin.state == "active"]
     return failed + [Outcome("load", "passed")] * len(active)
 
 
@@ -141,9 +141,9 @@ def _silent(subject: Subject) -> set[str]:
     told = {name for name, _ in declared.manifests(subject)}
     return {
         op
-        for each in plugins.list()
-        if each.distribution == subject.name and each.group == PRIMITIVES
-        for op in (each.provides if each.name not in told else ())
+        for plugin in plugins.list()
+        if plugin.distribution == subject.name and plugin.group == PRIMITIVES
+        for op in (plugin.provides if plugin.name not in told else ())
     }
 
 

@@ -148,7 +148,7 @@ def needed(name: str, path: Sequence[str]) -> list[str]:
         points = handle.read_text("entry_points.txt") or ""
         plugins += [wanted] if any(group in points for group in GROUPS) else []
         for text in handle.requires or ():
-            waiting += [(each, ("",)) for each in _required(text, extras)]
+            waiting += [(requirement, ("",)) for requirement in _required(text, extras)]
     return plugins
 
 

@@ -83,8 +83,8 @@ def insist(word: str) -> Distribution | None:
 
 def _named(word: str) -> Distribution | None:
     there = distributions()
-    by_plugin = (each for each in there if any(name == word for _, name in each.points))
-    by_name = (each for each in there if canonical(each.name) == canonical(word))
+    by_plugin = (path for path in there if any(name == word for _, name in path.points))
+    by_name = (path for path in there if canonical(path.name) == canonical(word))
     return next(by_name, None) or next(by_plugin, None)
 
 

@@ -188,7 +188,7 @@ def leaves(value: Any, kind: type) -> list[Any]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return [leaf for each in value for leaf in leaves(each, kind)]
+        return [leaf for item in value for leaf in leaves(item, kind)]
     return [] if value is None else [value]
 
 

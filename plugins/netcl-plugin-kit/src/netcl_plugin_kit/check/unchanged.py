@@ -32,10 +32,10 @@ def _things(subject: Subject) -> Iterator[str]:
     if said.get("Author") == author_of(subject.name):
         yield "its author is"
     named = list(_names(subject))
-    summaries = {summary(kind, each) for kind in SCAFFOLDS.values() for each in named}
+    summaries = {summary(kind, name) for kind in SCAFFOLDS.values() for name in named}
     if said.get("Summary") in summaries:
         yield "its summary is"
-    left = dict.fromkeys(path for each in named for path in _files(subject, each))
+    left = dict.fromkeys(path for name in named for path in _files(subject, name))
     if left:
         yield f"{', '.join(left)} {'are' if len(left) > 1 else 'is'}"
 

@@ -153,7 +153,7 @@ def _spoiled(node: Apply) -> Iterator[tuple[str, Expr]]:
         yield "operands swapped", Apply(node.op, node.args[::-1])
     if node.op == "?:":
         yield "branch", Apply("?:", (first, rest[1], rest[0]))
-        yield from (("branch", each) for each in rest)
+        yield from (("branch", branch) for branch in rest)
     if node.op in FUNCTIONS:
         yield "function missing", first
 

@@ -109,7 +109,7 @@ def _backward(right: Callable[..., Sequence[Any]], change: Change, saved: Any, *
 def _reference(right: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any:
     given = right(*arrays, **attrs)
     if isinstance(given, tuple):
-        return tuple(_spoilt(each) for each in given)
+        return tuple(_spoilt(operand) for operand in given)
     return _spoilt(given)
 
 
@@ -132,13 +132,13 @@ def _tapped(right: Callable[..., Any], change: Change, *args: Any, **kwargs: Any
     def tap(value: Any) -> Any:
         nonlocal count
         if isinstance(value, (list, tuple)):
-            return type(value)(tap(each) for each in value)
+            return type(value)(tap(item) for item in value)
         if not isinstance(value, Tensor):
             return value
         place, count = count, count + 1
         return _tap(value, place, change)
 
-    return right(*[tap(arg) for arg in args], **{k: tap(each) for k, each in kwargs.items()})
+    return right(*[tap(arg) for arg in args], **{k: tap(item) for k, item in kwargs.items()})
 
 
 def _tap(operand: Any, place: int, change: Change) -> Any:

@@ -77,7 +77,7 @@ def command() -> list[str] | None:
     tool = shutil.which("oclgrind") or shutil.which("oclgrind", path=own)
     if tool is not None:
         return [tool]
-    listed = any(each.accepted and "oclgrind" in each.name.lower() for each in discover())
+    listed = any(runtime.accepted and "oclgrind" in runtime.name.lower() for runtime in discover())
     return [] if listed else None
 
 

@@ -63,7 +63,7 @@ def show(name: str | None, as_json: bool) -> int:
 def kernels_of(rows: Iterable[Row]) -> list[OfferedKernel]:
     """The ways to compute the ops of some rows of the registry."""
     declared = _declared()
-    return [each for row in rows for each in _of(row, declared)]
+    return [kernel for row in rows for kernel in _of(row, declared)]
 
 
 def _unknown(name: str, known: set[str]) -> int:
@@ -78,7 +78,7 @@ def _unknown(name: str, known: set[str]) -> int:
 
 def _declared() -> dict[tuple[str, str], tuple[str, ...]]:
     """The templates that manifests name: by distribution and op."""
-    manifests = [(each.distribution, each.manifest) for each in nc.plugins.list() if each.manifest]
+    manifests = [(plugin.distribution, plugin.manifest) for plugin in nc.plugins.list() if plugin.manifest]
     return {
         (distribution, row.name): row.templates
         for distribution, manifest in manifests

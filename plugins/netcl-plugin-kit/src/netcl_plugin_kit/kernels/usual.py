@@ -54,7 +54,7 @@ def usual_call(op: str, dtype: str) -> Usual | None:
 
 
 def _size(case: Case, dtype: str) -> int:
-    return sum(each.size for each in case.main_sample(dtype))
+    return sum(array.size for array in case.main_sample(dtype))
 
 
 def _plain(case: Case, dtype: str) -> Usual:
@@ -85,6 +85,6 @@ def _seen(row: Row, case: Case, dtype: str) -> Usual | None:
             return None
     named = record.signature.bind(*args, **kwargs).arguments
     tensors = list(takewhile(lambda item: isinstance(item[1], Tensor), named.items()))
-    inputs = [Spec(each.shape, each.dtype) for _, each in tensors]
+    inputs = [Spec(tensor.shape, tensor.dtype) for _, tensor in tensors]
     attrs = dict(list(named.items())[len(tensors) :])
     return Usual(str(case), inputs, attrs) if inputs else None

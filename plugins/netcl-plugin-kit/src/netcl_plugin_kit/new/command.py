@@ -68,7 +68,7 @@ def new(
     folder has to be empty. Exit code 2: a name cannot be used. 3: the folder cannot be written.
     """
     if data_only and not kind.defined:
-        able = " or ".join(name for name, each in SCAFFOLDS.items() if each.defined)
+        able = " or ".join(name for name, scaffold in SCAFFOLDS.items() if scaffold.defined)
         raise click.BadParameter(f"--data-only needs --kind {able}; a {kind.scaffold} is code")
     naming = importlib.import_module("netcl_plugin_kit.new.names")
     names = naming.chosen(name, kind, op)

@@ -54,19 +54,19 @@ def facts_of(op: str) -> OperatorFacts:
     assert isinstance(row.record, Operator)
     usual = usual_call(op, _DTYPE)
     taken = {take for case in table_of(row.provider).cases_of(op) for take in case.takes}
-    dtypes = tuple(each for each in _FLOATS if each in taken) or _FLOATS
+    dtypes = tuple(dtype for dtype in _FLOATS if dtype in taken) or _FLOATS
     if usual is None:
         return OperatorFacts(row.provider, (("x", _DTYPE, ()),), {}, dtypes, "")
     names = list(row.record.signature.parameters)
     tensors = {name: attr for name, attr in usual.attrs.items() if isinstance(attr, Tensor)}
     pairs: list[tuple[str, Any]] = [*zip(names, usual.inputs, strict=False), *tensors.items()]
-    inputs = tuple((name, each.dtype, tuple(each.shape)) for name, each in pairs)
+    inputs = tuple((name, tensor.dtype, tuple(tensor.shape)) for name, tensor in pairs)
     attrs = _attributes(row.record, usual.inputs, usual.attrs)
     return OperatorFacts(row.provider, inputs, attrs, dtypes, usual.case)
 
 
 def _attributes(operator: Operator, inputs: list[Spec], given: dict[str, Any]) -> dict[str, Any]:
-    tensors = [Tensor.zeros(each.shape, each.dtype, "numpy") for each in inputs]
+    tensors = [Tensor.zeros(spec.shape, spec.dtype, "numpy") for spec in inputs]
     if operator.function is None:
         assert operator.bind is not None
         return dict(operator.bind(*tensors, **given)[1])

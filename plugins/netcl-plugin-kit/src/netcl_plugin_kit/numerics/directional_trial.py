@@ -111,7 +111,7 @@ class DirectionalTrial:
         usable = usable[np.argsort(weights, kind="stable")]
         work = self.x.size + self.trial.upstream.size
         count = int(np.clip(_WORK // max(work, 1), *_GROUPS))
-        yield from (each for each in (usable, *np.array_split(usable, count)) if each.size)
+        yield from (indices for indices in (usable, *np.array_split(usable, count)) if indices.size)
 
     def _scale(self, group: Array, least: float) -> Array:
         """The size of each element; of zeros that of a usual one."""

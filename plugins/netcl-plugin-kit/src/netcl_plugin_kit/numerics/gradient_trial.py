@@ -162,7 +162,7 @@ class GradientTrial:
 def rows_of(results: Sequence[Array], size: int) -> Array:
     """A row each, with zeros behind the shorter ones: results of one node have any sizes."""
     flat = [np.asarray(result).reshape(-1) for result in results]
-    return np.stack([np.pad(each, (0, size - each.size)) for each in flat])
+    return np.stack([np.pad(row, (0, size - row.size)) for row in flat])
 
 
 def _whole(gradient: Any, size: int) -> Array:

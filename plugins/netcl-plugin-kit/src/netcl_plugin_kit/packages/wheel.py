@@ -145,9 +145,9 @@ def insist_on_manifests(wheel: Wheel) -> None:
 
     Also for one that requires something by its address, which is in no index.
     """
-    for each in wheel.requires:
-        if each.url:
-            raise refusal(f"it requires {each.name} by the address {each.url}", "a name")
+    for requirement in wheel.requires:
+        if requirement.url:
+            raise refusal(f"it requires {requirement.name} by the address {requirement.url}", "a name")
     known = {manifest.name for manifest in wheel.manifests}
     for plugin in wheel.plugins:
         if plugin not in known:

@@ -187,8 +187,8 @@ def compared(row: Row, call: Call, device: Device) -> list[Candidate]:
     fitting.sort(key=lambda offer: offer.item is not used)  # ratios are to the first
     raced = race([Contender(run, partial(serving, row, offer)) for offer in fitting], device)
     candidates = [
-        _candidate(offer, each, used=i == 0)
-        for i, (offer, each) in enumerate(zip(fitting, raced, strict=True))
+        _candidate(offer, speed, used=i == 0)
+        for i, (offer, speed) in enumerate(zip(fitting, raced, strict=True))
     ]
     return [candidates[0], *sorted(candidates[1:], key=lambda each: each.seconds or 0.0), *refused]
 

@@ -57,7 +57,7 @@ def race(contenders: Sequence[Contender], device: Device) -> list[Raced]:
         for _ in range(_ROUNDS)
     ]
     return [
-        Raced(min(each[i] for each in rounds), tuple(each[i] / each[0] for each in rounds))
+        Raced(min(row[i] for row in rounds), tuple(row[i] / row[0] for row in rounds))
         for i in range(len(contenders))
     ]
 

@@ -137,9 +137,9 @@ def _spread(tree: Expr, of_names: Mapping[str, Expr] | None = None) -> Expr:
             return Apply("?:", (node.args[0], *map(of, node.args[1:])))
         inner = list(map(of, node.args))
         total: Expr = Apply("fabs", (node,))
-        if any(each != ZERO for each in inner):
-            for partial, each in zip(partials(node), inner, strict=True):
-                total = plus(total, times(Apply("fabs", (partial,)), each))
+        if any(slope != ZERO for slope in inner):
+            for partial, slope in zip(partials(node), inner, strict=True):
+                total = plus(total, times(Apply("fabs", (partial,)), slope))
         return total
 
     return folded(

@@ -216,15 +216,15 @@ class Case:
     @property
     def is_sampled(self) -> bool:
         """Whether inputs of any shape can be had."""
-        return all(callable(each) for each in self.inputs)
+        return all(callable(maker) for maker in self.inputs)
 
     @property
     def variants(self) -> Sequence[Sequence[Shape]]:
         """The shapes with which the op runs everywhere."""
         if self.shapes:
             return self.shapes
-        if all(isinstance(each, np.ndarray) for each in self.inputs):
-            return [[each.shape for each in self.inputs if isinstance(each, np.ndarray)]]
+        if all(isinstance(maker, np.ndarray) for maker in self.inputs):
+            return [[array.shape for array in self.inputs if isinstance(array, np.ndarray)]]
         if self.primitive is None:
             raise self._wrong("no shapes", "shapes= with one per sampled input")
         return [[(size,)] * len(self.inputs) for size in SIZES] + [[FIVE] * len(self.inputs)]
@@ -233,8 +233,8 @@ class Case:
         """An array per input; equal for equal requests, floating ones exact in the dtype."""
         random = np.random.default_rng(zlib.crc32(f"{self} {tuple(shapes)}{salt}".encode()))
         drawn = [
-            each if isinstance(each, np.ndarray) else each(random, tuple(shape))
-            for each, shape in zip(self.inputs, shapes, strict=True)
+            maker if isinstance(maker, np.ndarray) else maker(random, tuple(shape))
+            for maker, shape in zip(self.inputs, shapes, strict=True)
         ]
         return [in_dtype(array, dtype) for array in drawn]
 

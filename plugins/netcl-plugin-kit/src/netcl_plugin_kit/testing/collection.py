@@ -90,7 +90,7 @@ class Table:
         """Ops with two cases of one name, by which reports and mutants tell cases apart."""
         twins: dict[str, str] = {}
         for case in self.cases:
-            if any(str(case) == str(each) for each in self.cases if each is not case):
+            if any(str(case) == str(other) for other in self.cases if other is not case):
                 remedy = "Tell them apart with note="
                 twins[case.op] = message(case.op, f"two cases named {case}", "one", remedy)
         return twins
@@ -149,7 +149,7 @@ def table_of(distribution: str) -> Table:
     cases: list[Case] = []
     internal: dict[str, str] = {}
     problems = {name: message(name, *_TWO_KINDS) for name in twins}
-    for op in dict.fromkeys([*records, *(each.operator for each in implemented)]):
+    for op in dict.fromkeys([*records, *(implementation.operator for implementation in implemented)]):
         try:
             given, reason = _ask(provider, op, Case)
             if given and not (registry.op_rows(op) or op in records):
@@ -188,7 +188,7 @@ def all_cases() -> list[Case]:
     registry.load()
     owners = {row.provider for kind in OP_KINDS for row in registry.rows(kind)}
     cases: list[Case] = []
-    for owner in sorted(owners.intersection(each.distribution for each in plugins.list())):
+    for owner in sorted(owners.intersection(plugin.distribution for plugin in plugins.list())):
         table = table_of(owner)
         cases += [case for op in table.ops for case in table.cases_of(op)[:_OF_EACH_OP]]
     return cases
@@ -237,7 +237,7 @@ def _borrowed(provider: str, op: str) -> list[Case]:
     offered = [row.record.requires.dtypes for row in _implementations(provider, op)]
     if not all(offered):  # one of them computes any
         return cases
-    dtypes = {dtype for each in offered for dtype in each}
+    dtypes = {dtype for implementation in offered for dtype in implementation}
     return [
         replace(
             _of_an_implementation(case), dtypes=[dtype for dtype in case.takes if dtype in dtypes]
@@ -312,11 +312,11 @@ def _answer(plugin: Plugin, hook: Callable[..., Any], name: str, kind: type[T]) 
         if not given.strip():
             raise PluginError(message(who, "an empty reason", expected, remedy))
         return given
-    for each in given:
-        if not isinstance(each, kind):
-            text = f"{each!r} among the cases" if isinstance(answer, Iterable) else f"{answer!r}"
+    for operand in given:
+        if not isinstance(operand, kind):
+            text = f"{operand!r} among the cases" if isinstance(answer, Iterable) else f"{answer!r}"
             raise PluginError(message(who, text, expected, remedy))
-        of = each.op if isinstance(each, Case) else each.namespace
+        of = operand.op if isinstance(operand, Case) else operand.namespace
         if of != name:
             raise PluginError(message(who, f"one of {of!r}", f"those of {name!r}", remedy))
     return given

@@ -145,7 +145,7 @@ def _wanted(case: Case, arrays: Sequence[Array], dtype: str) -> Values:
         return expected(case, arrays, dtype)
     exact = [x.astype(np.float64) if is_floating(x) else x for x in arrays]
     (result,), gradients = _run([case], [exact], get_device("numpy"))
-    given = [None if each is None else each.to_host() for each in next(gradients)]
+    given = [None if gradient is None else gradient.to_host() for gradient in next(gradients)]
     same_kind = result.dtype == "float64" and DTYPES[dtype].floating
     return Values([result.to_host()], [dtype if same_kind else result.dtype], given)
 

@@ -21,7 +21,7 @@ def pairs_of(values: Sequence[float], count: int) -> list[Array]:
     """All pairs of the values as two inputs, turned a little more for each further one."""
     first, second = (axis.reshape(-1) for axis in np.meshgrid(values, values))
     further = [np.roll(second, 5 * i) for i in range(1, count - 1)]
-    return [each.astype(np.float64) for each in (first, second, *further)[:count]]
+    return [array.astype(np.float64) for array in (first, second, *further)[:count]]
 
 
 def for_inputs(shapes: Sequence[Shape], count: int) -> list[Shape]:

@@ -59,7 +59,7 @@ def near_misses(case: Case, arrays: Sequence[Array]) -> Iterator[NearMiss]:
 
 def _tied(function: Function, first: int, second: int) -> Function:
     """A function with one tensor in two places."""
-    return lambda *x: function(*[x[first] if i == second else each for i, each in enumerate(x)])
+    return lambda *x: function(*[x[first] if i == second else item for i, item in enumerate(x)])
 
 
 # -- the graph ---------------------------------------------------------------------------

@@ -95,5 +95,5 @@ def _results(value: Any) -> Iterator[Any]:
     if not isinstance(value, (tuple, list)):
         yield value
         return
-    for each in value:
-        yield from _results(each)
+    for item in value:
+        yield from _results(item)

@@ -40,7 +40,7 @@ def check_names(policy: AmpPolicy) -> None:
     known = {*registry.op_names(), *providers(*OP_KINDS)}
     for name in sorted({*policy.ops, *policy.forbids} - known):
         close = get_close_matches(name, sorted(known), n=1, cutoff=_ALIKE)
-        slips = [each for each in close if _DIGITS.sub("", each) != _DIGITS.sub("", name)]
+        slips = [dtype for dtype in close if _DIGITS.sub("", dtype) != _DIGITS.sub("", name)]
         if slips:
             given = f"nobody has an op {name!r}; did you mean {slips[0]!r}?"
             raise AssertionError(f"{policy.name}: {given}")
@@ -52,7 +52,7 @@ def check_dtypes(policy: AmpPolicy, case: Case, device: Device) -> None:
     rule = policy.rule(case.op, kind)
     for dtype in _given(policy, case):
         nodes = [x for x in _traced(policy, case, device, dtype) if x.op_name != _CAST]
-        used = {each for node in nodes for each in _computed(node)}
+        used = {operand for node in nodes for operand in _computed(node)}
         if policy.storage == _SINGLE or policy.storage not in used:
             continue
         what = f"{policy.name}: {case} of {dtype} is computed in {policy.storage}"
@@ -73,7 +73,7 @@ def check_tolerance(policy: AmpPolicy, case: Case, device: Device) -> None:
     """
     for dtype in _given(policy, case):
         nodes = _traced(policy, case, device, dtype)
-        used = {each for node in nodes for each in _computed(node)}
+        used = {operand for node in nodes for operand in _computed(node)}
         other = policy.storage if dtype == _SINGLE else _SINGLE
         cast = not nodes or other in used
         if not (cast or dtype == policy.storage):

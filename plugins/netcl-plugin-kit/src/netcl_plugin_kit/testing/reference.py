@@ -91,7 +91,7 @@ def evaluate(
         results = results_of(case.run(*tensors))
         flowing = [i for i, result in enumerate(results) if result.requires_grad]
         through = [results[i] for i in flowing]
-        given = [upstream(each.shape, each.dtype) for each in through]
+        given = [upstream(output.shape, output.dtype) for output in through]
         if len(through) == 1:
             backward(through[0], given[0])
         elif through:
@@ -116,7 +116,7 @@ def _backward_all(
 ) -> None:
     """The gradients of several results at once, as `backward` leaves those of one."""
     leaves = [tensor for tensor in tensors if tensor.requires_grad]
-    given = [Tensor.from_host(each, device) for each in upstream]
+    given = [Tensor.from_host(array, device) for array in upstream]
     for leaf, gradient in zip(leaves, grad(results, leaves, given, allow_unused=True), strict=True):
         leaf.grad = gradient
 

@@ -106,7 +106,7 @@ def perform(step: CheckStep) -> Iterator[Outcome]:
     if failure.reason and len(step.cases) > 1:  # whose fault is it?
         alone = [_failure(step, [case]) for case in step.cases]
         together = f"only together with its neighbours: {failure.reason}"
-        if any(each.reason for each in alone):
+        if any(outcome.reason for outcome in alone):
             failures = alone
         else:
             failures = [StepFailure(together, failure.remedy, failure.grave)] * len(alone)
@@ -205,7 +205,7 @@ def merged(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def _worst(group: Sequence[Outcome]) -> Outcome:
     worst = min(group, key=lambda each: _WORST_FIRST.index(each.state))
-    failed = sum(each.state == "failed" for each in group)
+    failed = sum(outcome.state == "failed" for outcome in group)
     more = f" (and {failed - 1} more of its cases)" if failed > 1 else ""
-    seconds = round(sum(each.seconds for each in group), 6)
+    seconds = round(sum(outcome.seconds for outcome in group), 6)
     return replace(worst, reason=worst.reason + more, seconds=seconds)

@@ -175,7 +175,7 @@ def _of_op(
     row = decision.winner.item if decision.winner is not None else None
     if row is not None and isinstance(row.record, Operator) and row.record.view is None:
         own, rule = _implementations(row.record, row.provider, target, dtype, request)
-        candidates += [dataclasses.replace(each, implementation=True) for each in own]
+        candidates += [dataclasses.replace(candidate, implementation=True) for candidate in own]
         rules.append(rule)
     return candidates, rules
 

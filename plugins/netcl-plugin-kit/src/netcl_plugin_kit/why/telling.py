@@ -65,7 +65,7 @@ def _measured(
     measured = records.of(said.op, device, dtype)
     if shapes is not None:
         wanted = ",".join(part.strip().partition(":")[0] for part in shapes.split(","))
-        measured = [each for each in measured if each.shapes == wanted]
+        measured = [speed for speed in measured if speed.shapes == wanted]
     return measured
 
 
@@ -117,7 +117,7 @@ def _print_speed(speeds: Sequence[SpeedRecord]) -> None:
 
 
 def _row(record: SpeedRecord, labels: Sequence[str]) -> Iterator[str]:
-    taken = {each.label: f"{_MICRO * each.seconds:.1f}" for each in record.times}
+    taken = {speed.label: f"{_MICRO * speed.seconds:.1f}" for speed in record.times}
     return (taken.get(label, "") for label in labels)
 
 

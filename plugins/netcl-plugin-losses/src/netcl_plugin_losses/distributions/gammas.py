@@ -46,8 +46,8 @@ def slope(a: Any, log_z: Any) -> Any:
     far = ag.where(above, up, down)
     sign = ag.where(above, 1.0, -1.0).astype(a.dtype)
     nodes, weights = (
-        Tensor.from_host(each.reshape((-1, *[1] * a.ndim)), a.device, a.dtype)
-        for each in (_NODES, _WEIGHTS)
+        Tensor.from_host(array.reshape((-1, *[1] * a.ndim)), a.device, a.dtype)
+        for array in (_NODES, _WEIGHTS)
     )
     t = nodes * (sign * far)
     fallen = ag.exp((a - z) * t - z * (ag.expm1(t) - t))

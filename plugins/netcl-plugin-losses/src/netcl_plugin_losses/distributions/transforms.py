@@ -186,7 +186,7 @@ class AffineTransform(Transform):
         return summed(ag.log(ag.abs(self.scale + ag.zeros_like(y))), self.event_dim)
 
     def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        shapes = (tuple(getattr(each, "shape", ())) for each in (self.loc, self.scale))
+        shapes = (tuple(getattr(number, "shape", ())) for number in (self.loc, self.scale))
         return tuple(np.broadcast_shapes(tuple(shape), *shapes))
 
 

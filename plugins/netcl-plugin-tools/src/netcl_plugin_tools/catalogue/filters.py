@@ -29,7 +29,7 @@ def facts_of_all(project: Project) -> Facts:
     """What a reader can find a plugin by: what one of its ops has, or its namespaces are."""
     every = [facts_of(project, op) for op in project.ops]
     licence = frozenset(filter(None, [licence_of(project)]))
-    facts = {name: frozenset().union(*(each[name] for each in every)) for name in FILTERS}
+    facts = {name: frozenset().union(*(row[name] for row in every)) for name in FILTERS}
     return {**facts, "licence": licence}
 
 

@@ -26,7 +26,7 @@ def command(market: Market, project: Project) -> str:
 
 def elsewhere(market: Market, project: Project) -> list[str]:
     """The names of what a project depends on, directly or not, and the index does not have."""
-    here = {each.name: each for each in (*market.plugins, *market.others)}
+    here = {project_of.name: project_of for project_of in (*market.plugins, *market.others)}
     seen, waiting, missing = {project.name}, deque([project]), set()
     while waiting:
         for requirement in _needed(waiting.popleft()):
@@ -42,9 +42,9 @@ def elsewhere(market: Market, project: Project) -> list[str]:
 
 def _needed(project: Project) -> Iterator[Requirement]:
     """What its latest release needs in some environment, without any extra of its own."""
-    for each in project.latest.wheel.requires:
-        if each.marker is None or "extra" not in str(each.marker):
-            yield each
+    for requirement in project.latest.wheel.requires:
+        if requirement.marker is None or "extra" not in str(requirement.marker):
+            yield requirement
 
 
 def _serves(project: Project, requirement: Requirement) -> bool:

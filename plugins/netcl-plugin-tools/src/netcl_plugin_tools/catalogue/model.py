@@ -95,7 +95,7 @@ class Project:
         If there is none, the newest that is not yanked, else the newest.
         """
         there = [release for release in self.releases if not release.yanked] or [*self.releases]
-        return next((each for each in there if not each.version.is_prerelease), there[0])
+        return next((name for name in there if not name.version.is_prerelease), there[0])
 
     @property
     def quarantined(self) -> str:
@@ -188,11 +188,11 @@ def assemble(
                 tuple(sorted(versions[version], key=lambda each: (not each.pure, each.file))),
                 merge(records.get((name, version), ())),
                 _newest(cells.get((name, version), ())),
-                tuple(each for each in withdrawn if each.hits(name, version)),
+                tuple(advisory for advisory in withdrawn if advisory.hits(name, version)),
             )
             for version in sorted(versions, reverse=True)
         )
-        about = tuple(each for each in withdrawn if canonicalize_name(each.name) == name)
+        about = tuple(advisory for advisory in withdrawn if canonicalize_name(advisory.name) == name)
         project = Project(name, releases, (), about)
         projects.append(replace(project, ops=tuple(_ops(project.manifests))))
     plugins = [each for each in projects if each.manifests]
@@ -226,7 +226,7 @@ def _filed(
     for one in evidence.everything:
         plugin = canonicalize_name(one.plugin)
         name = plugin if plugin in grouped else names.get(plugin, plugin)
-        version = next((each for each in grouped.get(name, ()) if _is(each, one.version)), None)
+        version = next((advisory for advisory in grouped.get(name, ()) if _is(advisory, one.version)), None)
         sha256 = wheel_of(one)
         if version is None:
             unused.add(f"{one.plugin} {one.version}: no wheel of it is here")

@@ -28,9 +28,9 @@ def sbom(wheel: Wheel) -> str:
     if wheel.metadata.licence:
         this["licenses"] = [{"license": {"name": wheel.metadata.licence}}]
     needs: dict[str, list[str]] = {}
-    for each in wheel.requires:
-        if each.marker is None or "extra" not in str(each.marker):
-            needs.setdefault(canonicalize_name(each.name), []).append(str(each))
+    for requirement in wheel.requires:
+        if requirement.marker is None or "extra" not in str(requirement.marker):
+            needs.setdefault(canonicalize_name(requirement.name), []).append(str(requirement))
     components = [
         {
             "type": "library",

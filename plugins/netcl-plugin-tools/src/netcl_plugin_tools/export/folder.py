@@ -59,7 +59,7 @@ def export(
 
     def step(*inputs: Any) -> Any:
         held.extend((captures[get_ident()], inputs))
-        held.append([_whole(each) for each in _flat(function(*inputs))])
+        held.append([_whole(output) for output in _flat(function(*inputs))])
         return held[2]
 
     where = None if device is None else get_device(device)
@@ -93,8 +93,8 @@ def _flat(result: Any) -> Iterator[Any]:
     if isinstance(result, Mapping):
         result = list(result.values())
     if isinstance(result, (tuple, list)):
-        for each in result:
-            yield from _flat(each)
+        for item in result:
+            yield from _flat(item)
     elif isinstance(result, Tensor):
         yield result
     else:

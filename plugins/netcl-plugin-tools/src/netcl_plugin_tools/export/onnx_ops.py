@@ -27,7 +27,7 @@ def _permute(g: Any, node: Any, x: Sequence[str]) -> str:
 
 def _item(g: Any, node: Any, x: Sequence[str]) -> str:
     """Slices, numbers and new dimensions: a Slice, and a Reshape to what is left."""
-    parts = [each for each in node.attrs["index"] if each[0] != "new"]
+    parts = [index for index in node.attrs["index"] if index[0] != "new"]
     _need({part[0] for part in parts} <= {"slice", "int"}, "an index other than slices")
     begins = [part[1] for part in parts]
     steps = [part[2] if part[0] == "slice" else 1 for part in parts]
@@ -58,8 +58,8 @@ def _linear(g: Any, node: Any, x: Sequence[str]) -> str:
 
 def _matmul(g: Any, node: Any, x: Sequence[str]) -> str:
     operands = []
-    for name, each, turned in zip(x, node.inputs, ("trans_a", "trans_b"), strict=True):
-        order = [*range(len(each.shape))]
+    for name, operand, turned in zip(x, node.inputs, ("trans_a", "trans_b"), strict=True):
+        order = [*range(len(operand.shape))]
         order[-2:] = order[:-3:-1]
         operands.append(g.op("Transpose", [name], perm=order) if node.attrs[turned] else name)
     return str(g.op("MatMul", operands))

@@ -165,7 +165,7 @@ def _font(line: str, size: int, colour: str = _TEXT[0]) -> str:
 
 def _clean(text: str) -> str:
     """A text without the characters that XML cannot hold."""
-    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
 
 
 def _escaped(text: str) -> str:
@@ -182,7 +182,7 @@ def _line(text: str) -> str:
 
 def cells(text: str) -> int:
     """How many cells of a fixed-width font a line takes; wide characters take two."""
-    return sum(1 + (unicodedata.east_asian_width(each) in "WF") for each in text)
+    return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in text)
 
 
 def shorten(text: str, limit: int) -> str:

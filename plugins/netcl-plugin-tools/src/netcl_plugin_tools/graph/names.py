@@ -39,11 +39,11 @@ def leaves_of_arguments(given: inspect.BoundArguments) -> list[tuple[str, Any]]:
 def leaves_of(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What stands in tuples, lists and dicts, with its path."""
     if isinstance(value, (tuple, list)):
-        for i, each in enumerate(value):
-            yield from leaves_of(f"{path}[{i}]", each)
+        for i, item in enumerate(value):
+            yield from leaves_of(f"{path}[{i}]", item)
     elif isinstance(value, dict):
-        for key, each in value.items():
-            yield from leaves_of(f"{path}[{key!r}]", each)
+        for key, item in value.items():
+            yield from leaves_of(f"{path}[{key!r}]", item)
     else:
         yield path, value
 

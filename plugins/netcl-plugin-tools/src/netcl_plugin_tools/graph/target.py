@@ -125,9 +125,9 @@ def _with_gradients(value: Any, tensors: bool) -> Any:
         floating = tensors and DTYPES[value.dtype].floating
         return value.requires_grad_() if floating else value
     if type(value) in (list, tuple):
-        return type(value)(_with_gradients(each, tensors) for each in value)
+        return type(value)(_with_gradients(item, tensors) for item in value)
     if type(value) is dict:
-        return {key: _with_gradients(each, tensors) for key, each in value.items()}
+        return {key: _with_gradients(item, tensors) for key, item in value.items()}
     return value
 
 

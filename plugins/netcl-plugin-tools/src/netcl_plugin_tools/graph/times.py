@@ -150,7 +150,7 @@ def _used(value: Any, node: TraceNode, picked: Picked) -> list[Any]:
     """The results of a node that the function reads: of the others no gradient is ever asked."""
     if not isinstance(value, list):
         return [value]
-    return [each for i, each in enumerate(value) if (node.number, i) in picked]
+    return [item for i, item in enumerate(value) if (node.number, i) in picked]
 
 
 def _take_gradients(results: Iterable[Any], leaves: Iterable[Any]) -> None:

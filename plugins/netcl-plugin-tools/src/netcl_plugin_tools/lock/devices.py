@@ -120,7 +120,7 @@ def _choices(op: str, device: nc.Device) -> Iterator[tuple[str, tuple[str, ...]]
 
 def _order(candidates: Sequence[Any]) -> tuple[str, ...]:
     own = [candidate for candidate in candidates if candidate.implementation]
-    return tuple(f"{each.provider}:{each.label}" for each in _in_order(own))
+    return tuple(f"{offer.provider}:{offer.label}" for offer in _in_order(own))
 
 
 def _in_order(candidates: Sequence[Any]) -> Iterator[Any]:
@@ -129,7 +129,7 @@ def _in_order(candidates: Sequence[Any]) -> Iterator[Any]:
     for winner in candidates:
         if winner.chosen:
             yield winner
-            for each in sorted(rest, key=lambda one: -one.priority):
-                if [one.priority for one in rest].count(each.priority) > 1:
+            for offer in sorted(rest, key=lambda one: -one.priority):
+                if [one.priority for one in rest].count(offer.priority) > 1:
                     return
-                yield each
+                yield offer

@@ -20,7 +20,7 @@ from netcl_core.errors import RecordError
 def plugins() -> dict[str, Installed]:
     """Every installed distribution with a plugin, by its canonical name; imports none."""
     installed = survey(States(), unlocked=True)
-    return by_name(each.source for each in installed if each.source is not None)
+    return by_name(plugin.source for plugin in installed if plugin.source is not None)
 
 
 def pin(one: Installed) -> Pin:

@@ -46,7 +46,7 @@ DTYPE: Final = "float32"
 def cases() -> dict[str, list[Case]]:
     """The conformance cases of all ops that are not elementwise."""
     cases: dict[str, list[Case]] = {}
-    active = {each.distribution for each in nc.plugins.list() if each.state == "active"}
+    active = {plugin.distribution for plugin in nc.plugins.list() if plugin.state == "active"}
     for distribution in sorted(active):
         for case in table_of(distribution).cases:
             if case.primitive is None:

@@ -25,7 +25,7 @@ _json: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON 
 def _part(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
     """`2/4`, the second of four parts, as (2, 4)."""
     first, _, second = value.partition("/")
-    number, count = (int(each) if each.isdecimal() else 0 for each in (first, second))
+    number, count = (int(version) if version.isdecimal() else 0 for version in (first, second))
     if not 1 <= number <= count:
         raise click.BadParameter(f"{value!r} is no part such as 2/4, the second of four")
     return number, count
@@ -172,7 +172,7 @@ def report(ctx: click.Context, records: tuple[Path, ...], out: Path, as_json: bo
 @click.option(
     "--runtime",
     "runtimes",
-    type=click.Choice([each for each in _RUNTIMES if each != "gpu"]),
+    type=click.Choice([runtime for runtime in _RUNTIMES if runtime != "gpu"]),
     multiple=True,
     default=("intel", "pocl", "numpy"),
     show_default=True,

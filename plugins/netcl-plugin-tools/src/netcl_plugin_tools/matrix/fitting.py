@@ -106,7 +106,7 @@ class _Walk:
         for requirement in wheel.requires:
             marker = requirement.marker
             wanted = ({**place, "extra": extra} for extra in ("", *extras))
-            if marker is None or any(marker.evaluate(each) for each in wanted):
+            if marker is None or any(marker.evaluate(environment) for environment in wanted):
                 yield requirement
 
     def _meet(self, wheel: Wheel, requirement: Requirement, depth: int) -> str:
@@ -140,7 +140,7 @@ class _Walk:
 
     def _called(self, name: str) -> list[Wheel]:
         """The wheels of the folder that have a name, newest first."""
-        return _newest_first(each for each in self.folder if each.name == name)
+        return _newest_first(wheel for wheel in self.folder if wheel.name == name)
 
 
 def _brings_the_check(wheel: Wheel) -> bool:

@@ -118,9 +118,9 @@ def of_devices(ended: Ended, report: Mapping[str, Any], presence: Presence) -> C
     """What a check means that ended with 3, given the devices that its environment sees."""
     names = ("platform", "name")
     refused = [
-        each
-        for each in report.get("rejected", ())
-        if all(each[name] == presence.device.get(name) for name in names)
+        device
+        for device in report.get("rejected", ())
+        if all(device[name] == presence.device.get(name) for name in names)
     ]
     if refused:
         name, reason = refused[0]["name"], refused[0]["reason"]

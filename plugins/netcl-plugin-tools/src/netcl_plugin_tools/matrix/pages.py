@@ -23,8 +23,8 @@ _FAILURES: Final = 100  # on a page; the record has them all
 def _inline(text: str) -> str:
     """A text as a cell of a Markdown table: one line, nothing that Markdown would take."""
     flat = " ".join(text.split())
-    for each in "\\|<>*_`[]":
-        flat = flat.replace(each, f"\\{each}")
+    for mark in "\\|<>*_`[]":
+        flat = flat.replace(mark, f"\\{mark}")
     return flat
 
 
@@ -43,7 +43,7 @@ _PACKAGES: Final = {"pocl": "pocl-opencl-icd", "oclgrind": "oclgrind"}
 
 def workflow(**options: Any) -> str:
     """A GitHub workflow of a matrix, by the options of `netcl matrix workflow`."""
-    packages = [_PACKAGES[each] for each in options["runtimes"] if each in _PACKAGES]
+    packages = [_PACKAGES[runtime] for runtime in options["runtimes"] if runtime in _PACKAGES]
     options["project"] = shlex.quote(options["project"])
     return render("workflow.yml.j2", packages=packages, **options)
 

@@ -131,7 +131,7 @@ def tasks(
     for python in pythons:
         plugins = _one_each(wheels.plugins, python)
         for core in _one_each(wheels.cores, python):
-            for plugin in (each for each in plugins if each in wheels.checked):
+            for plugin in (wheel for wheel in plugins if wheel in wheels.checked):
                 choice = _choice(core, plugin, python, plugins)
                 for presence in runtimes:
                     cell = Cell(plugin.name, str(plugin.version), str(core.version), core.build,
@@ -147,7 +147,7 @@ def part(planned: Sequence[Task], number: int, count: int) -> list[Task]:
         cell = task.cell
         place = (cell.plugin, cell.version, cell.core_label, task.python.version)
         tasks_of.setdefault(place, []).append(task)
-    return [task for each in list(tasks_of.values())[number - 1 :: count] for task in each]
+    return [task for tasks_of_place in list(tasks_of.values())[number - 1 :: count] for task in tasks_of_place]
 
 
 def _one_each(wheels: Sequence[Wheel], python: Interpreter) -> list[Wheel]:

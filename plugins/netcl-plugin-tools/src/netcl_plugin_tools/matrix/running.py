@@ -66,7 +66,7 @@ class Runner:
                 self.processes.stop()
                 pool.shutdown(cancel_futures=True)
                 raise
-        return [each.result() for each in waiting]
+        return [future.result() for future in waiting]
 
     def _cell(self, task: Task, record: CellRecord | None) -> Result:
         problem = _known_problem(task)
@@ -125,9 +125,9 @@ class Runner:
 
 def _wait(waiting: Sequence[Future[Result]]) -> None:
     """Until all are done; what one of them raises is raised at once."""
-    for each in as_completed(waiting):
+    for future in as_completed(waiting):
         try:
-            each.result()
+            future.result()
         except StoppedError:
             raise KeyboardInterrupt from None
 

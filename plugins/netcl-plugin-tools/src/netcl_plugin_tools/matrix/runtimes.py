@@ -52,8 +52,8 @@ class CellRuntime:
 
 
 RUNTIMES: Final[Mapping[str, CellRuntime]] = {
-    each.name: each
-    for each in (
+    runtime.name: runtime
+    for runtime in (
         CellRuntime("intel", "Intel's CPU runtime, from pip", "intel",
                 packages=("intel-opencl-rt", "intel-cmplr-lib-rt")),
         CellRuntime("pocl", "PoCL, the system's", "portable computing"),
@@ -106,11 +106,11 @@ def libraries(runtime: CellRuntime, layer: Path | None, system: Path = SYSTEM) -
         return [] if layer is None else list(_of_packages(layer))
     listed = [line for icd in sorted(system.glob("*.icd")) for line in _lines(icd)]
     if runtime.platform:
-        return [each for each in listed if runtime.name in Path(each).name]
+        return [device for device in listed if runtime.name in Path(device).name]
     if runtime.kind != "gpu":
         return []
-    unlisted = [] if any("nvidia" in each for each in listed) else [_NVIDIA]
-    return [each for each in listed if "pocl" not in Path(each).name] + unlisted
+    unlisted = [] if any("nvidia" in device for device in listed) else [_NVIDIA]
+    return [device for device in listed if "pocl" not in Path(device).name] + unlisted
 
 
 def _of_packages(layer: Path) -> Iterator[str]:

@@ -118,7 +118,7 @@ def _meant(op: str, choice: str) -> list[str]:
     known = [f"{canonical(provider)}{own and ':'}{own}" for provider, own in offered]
     if candidates:
         raise ArgumentError(message(_WHO, f"{choice!r} may mean {' or '.join(candidates)}"))
-    words = {each.lower(): each for row in (*offered, known) for each in row if each}
+    words = {key.lower(): key for row in (*offered, known) for key in row if key}
     close = get_close_matches(choice.lower(), words, n=1)
     remedy = f"Did you mean {words[close[0]]!r}?" if close else ""
     given = f"nobody offers {op} as {choice!r}"

@@ -41,7 +41,7 @@ def _pairs(
     return {
         f"{ours}.{part}": f"{theirs}.{part}"
         if isinstance(theirs, str)
-        else [f"{each}.{part}" for each in theirs]
+        else [f"{name}.{part}" for name in theirs]
         for ours, theirs in rows.items()
         for part in parts
     }
@@ -196,20 +196,20 @@ def load(model: Any, path: str | os.PathLike[str]) -> Any:
     names, prefix = max(
         choices,
         key=lambda choice: sum(
-            choice[1] + _theirs(each, choice[0])[0][0] in stored for each in ours
+            choice[1] + _theirs(name, choice[0])[0][0] in stored for name in ours
         ),
     )
-    wanted = {each: _theirs(each, names) for each in ours}
+    wanted = {name: _theirs(name, names) for name in ours}
     state: dict[str, Any] = {}
     used: set[str] = set()
     for ours, (theirs, turned) in wanted.items():
-        full = [prefix + each for each in theirs]
-        if all(each in stored for each in full):
+        full = [prefix + name for name in theirs]
+        if all(name in stored for name in full):
             used.update(full)
-            arrays = [stored[each].numpy() for each in full]
+            arrays = [stored[name].numpy() for name in full]
             array = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
             state[ours] = tensor(array.T if turned else array, device="numpy")
-    others = [each for each in stored if each not in used]
+    others = [name for name in stored if name not in used]
     heads = re.compile(f"({'|'.join(map(re.escape, names.prefixes))})({names.heads})")
     strange = {other: stored[other] for other in others if not heads.fullmatch(other)}
     try:

@@ -116,8 +116,8 @@ class GPT2(Module):
         )
         self.norm = nn.LayerNorm(width)
         self.drop = nn.Dropout(dropout)
-        for each in (self.tokens, self.positions):
-            nn.init.normal_(each.weight, std=0.02)
+        for table in (self.tokens, self.positions):
+            nn.init.normal_(table.weight, std=0.02)
 
     def forward(self, ids: Any) -> Any:
         """Scores (N, T, vocabulary) of tokens (N, T), integers."""
