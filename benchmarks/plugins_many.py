@@ -117,7 +117,8 @@ def measure(name: str, sites: Mapping[int, Path], runs: int) -> str:
             times[count].append(once(PROCESSES[name], site))
     text = f"{name:22}"
     best = {
-        count: [min(one) for one in zip(*columns[1:], strict=True)] for count, columns in times.items()
+        count: [min(one) for one in zip(*columns[1:], strict=True)]
+        for count, columns in times.items()
     }
     for count, (wall, used) in best.items():
         text += (

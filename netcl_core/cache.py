@@ -87,7 +87,9 @@ class Memo(Generic[Key, Value]):
         """Forget the value of a key, if there is one."""
         with self._lock:
             if self._values.pop(key, None) and len(self._heap) > 2 * self.maxsize:
-                self._heap = [entry for entry in self._heap if self._values.get(entry[1]) is entry[2]]
+                self._heap = [
+                    entry for entry in self._heap if self._values.get(entry[1]) is entry[2]
+                ]
                 heapify(self._heap)
 
     def clear(self) -> None:

@@ -33,7 +33,10 @@ def items_in(folders: Sequence[Path]) -> dict[str, Path]:
 
 def _has_cases(path: Path) -> bool:
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-    return any(isinstance(statement, ast.FunctionDef) and statement.name == _FUNCTION for statement in tree.body)
+    return any(
+        isinstance(statement, ast.FunctionDef) and statement.name == _FUNCTION
+        for statement in tree.body
+    )
 
 
 def chosen(items: dict[str, Path], wanted: Sequence[str], kind: str) -> Iterator[tuple[str, Case]]:
@@ -50,7 +53,7 @@ def chosen(items: dict[str, Path], wanted: Sequence[str], kind: str) -> Iterator
             raise _unknown(name, items)
     for name in dict.fromkeys(name for name, _, _ in parts):
         texts = [text for other, _, text in parts if other == name]
-        cases = [each for each in _cases(items[name])(kind) if any(t in each.name for t in texts)]
+        cases = [case for case in _cases(items[name])(kind) if any(t in case.name for t in texts)]
         if not cases:
             given = f"no case of {name} has {' or '.join(map(repr, texts))} in its name"
             raise ArgumentError(message("bench", given))

@@ -116,7 +116,9 @@ class _Problem:
         return _drawn(1, shape).astype(dtype) if shape else np.ones((), dtype)
 
     def _exact(self) -> list[Array]:
-        return [array.astype(np.float64) if array.dtype.kind == "f" else array for array in self.host]
+        return [
+            array.astype(np.float64) if array.dtype.kind == "f" else array for array in self.host
+        ]
 
     def value(self) -> list[Array]:
         """The right result of the forward."""

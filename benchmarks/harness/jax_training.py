@@ -87,7 +87,7 @@ def jax_step(
 
     def results() -> list[Array]:
         losses, slopes = jax.jit(gradients)(state[0][0], *inputs)
-        return [np.asarray(each) for each in (losses, *slopes)]
+        return [np.asarray(value) for value in (losses, *slopes)]
 
     return Work(call, results)
 

@@ -12,8 +12,12 @@ from harness.table import heading, libraries, markdown, notes
 def last_records(folder: Path) -> dict[str, Record]:
     """The name of a file in the folder -> its record, of each device the last."""
     by_stem = {path.stem: load(path) for path in sorted(folder.glob("*.json"))}
-    last = {record.device["name"]: record for record in sorted(by_stem.values(), key=lambda x: x.date)}
-    return {name: record for name, record in by_stem.items() if last[record.device["name"]] is record}
+    last = {
+        record.device["name"]: record for record in sorted(by_stem.values(), key=lambda x: x.date)
+    }
+    return {
+        name: record for name, record in by_stem.items() if last[record.device["name"]] is record
+    }
 
 
 def section(record: Record, drawing: str) -> Iterator[str]:

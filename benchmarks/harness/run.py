@@ -68,8 +68,8 @@ def run(options: Options, clock: Clock = time.perf_counter) -> int:
 
 def _wanted(names: str) -> list[str]:
     """The peers that were asked for, in their order; ours are among them without being named."""
-    given = [each.strip() for each in names.split(",") if each.strip()]
-    if unknown := [each for each in given if each not in peers.PEERS]:
+    given = [name.strip() for name in names.split(",") if name.strip()]
+    if unknown := [name for name in given if name not in peers.PEERS]:
         expected = f"some of {','.join(peers.PEERS)}"
         raise ArgumentError(message("bench", f"--peers {unknown[0]}", expected))
     return [

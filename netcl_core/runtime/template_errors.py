@@ -79,7 +79,7 @@ def _place(error: BaseException, path: Path) -> str:
         return f"line {line}{'' if read == path else f' of {read.name}'}: "
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if frame.filename.endswith(".j2")]  # as Jinja names them
-    own = [each for each in inside if Path(each.filename) == path]
+    own = [frame for frame in inside if Path(frame.filename) == path]
     where = f"line {own[-1].lineno}: " if own else ""
     if inside and inside[-1] not in own:
         where += f"line {inside[-1].lineno} of {Path(inside[-1].filename).name}: "

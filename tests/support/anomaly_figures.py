@@ -169,7 +169,10 @@ def judge(figures: Figures, every: int, finite: Array) -> Callable[..., None]:
 def _example(node: Any, upstream: Any, gradients: Sequence[Any]) -> str:
     values = [getattr(x, "value", x) for x in node.inputs]
     shown = [v.to_host().reshape(-1)[:6] if isinstance(v, Tensor) else v for v in values]
-    up = [None if gradient is None else whole(gradient).to_host().reshape(-1)[:6] for gradient in upstream]
+    up = [
+        None if gradient is None else whole(gradient).to_host().reshape(-1)[:6]
+        for gradient in upstream
+    ]
     given = [None if g is None else g.to_host().reshape(-1)[:6] for g in gradients]
     return f"{node.op_name} of {shown}, upstream {up}, gradients {given}"
 

@@ -50,7 +50,7 @@ def lines(
 ) -> Iterator[str]:
     """The generated part, from the verdicts of each plugin, and those of the tests of every day."""
     everything = [verdict for _, verdicts in results for verdict in verdicts]
-    caught = sum(bool(each.caught_by) for each in everything)
+    caught = sum(bool(verdict.caught_by) for verdict in everything)
     yield (
         f"{caught:,} of {len(everything):,} faults were caught "
         f"({100 * caught / len(everything):.1f} %) on {date.today().isoformat()} with PyTorch "
@@ -66,7 +66,7 @@ def lines(
         yield f"\n## {provider}\n\n| op | caught |\n|---|---|"
         for row in summary(verdicts):
             yield f"| `{row.op}` | {row.caught} of {row.total} |"
-        missed = [each for each in verdicts if not each.caught_by]
+        missed = [verdict for verdict in verdicts if not verdict.caught_by]
         if missed:
             yield "\nMissed:\n"
         yield from (f"- `{mutant.op}`, {mutant.kind}: `{_short(mutant.text)}`" for mutant in missed)

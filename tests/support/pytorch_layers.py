@@ -212,8 +212,8 @@ def table(title: str, counts: dict[str, collections.Counter[str]]) -> str:
     lines = [
         f"{len(counts)} {title}, {samples} samples: {agree} agree.\n",
         f"| {title} | samples | agree | else |", "|---|---|---|---|",
-        *(f"| `{name}` | {counter.total()} | {counter['']} | {'; '.join(filter(None, counter))[:90]} |"
-          for name, counter in sorted(counts.items())),
+        *(f"| `{name}` | {kinds.total()} | {kinds['']} | {'; '.join(filter(None, kinds))[:90]} |"
+          for name, kinds in sorted(counts.items())),
     ]  # fmt: skip
     return "\n".join(lines)
 

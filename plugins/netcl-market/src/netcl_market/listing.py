@@ -34,18 +34,18 @@ def show_list(as_json: bool) -> int:
     if as_json:
         print_json({"plugins": [_data(plugin) for plugin in plugins], "notes": notes})
     elif plugins:
-        whys = any(_why(each) for each in plugins)
+        whys = any(_why(plugin) for plugin in plugins)
         rows = [
             (
-                each.name,
-                each.distribution,
-                each.version,
-                each.kind,
-                _SAID.get(each.state, each.state),
-                _brings(each),
-                *([_why(each)] if whys else []),
+                plugin.name,
+                plugin.distribution,
+                plugin.version,
+                plugin.kind,
+                _SAID.get(plugin.state, plugin.state),
+                _brings(plugin),
+                *([_why(plugin)] if whys else []),
             )
-            for each in plugins
+            for plugin in plugins
         ]
         header = ("plugin", "distribution", "version", "kind", "state", "brings", "why")[: 6 + whys]
         print_table(header, rows, ("distribution", "brings", "why"))

@@ -81,7 +81,9 @@ def check(path: Path, devices: Sequence[str], as_json: bool) -> int:
     else:
         said = ["what is chosen and rendered was not compared: files come first"]
     try:
-        mismatches += withdrawn({name: distribution.version for name, distribution in installed.items()})
+        mismatches += withdrawn(
+            {name: distribution.version for name, distribution in installed.items()}
+        )
     except RecordError as error:
         return no_lock(path, str(error), as_json)
     _print(path, mismatches, said, as_json)

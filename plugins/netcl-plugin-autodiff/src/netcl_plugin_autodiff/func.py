@@ -320,7 +320,9 @@ def vmap(
         for i in range(*sizes):
             if randomness == "same":
                 nc.set_rng_state(state)
-            slices = (x if column is None else column[i] for x, column in zip(flat, mapped, strict=True))
+            slices = (
+                x if column is None else column[i] for x, column in zip(flat, mapped, strict=True)
+            )
             own, named = functional.like((args, kwargs), slices)
             results.append(func(*own, **named))
         if randomness == "error" and (nc.get_rng_state() != state).any():

@@ -224,7 +224,9 @@ class GradManager:
     def _is_recorded(self) -> bool:
         """Whether a manager that began to record before this one wants its gradients' graph."""
         earlier = thread.recording[: thread.recording.index(self)]
-        return any(manager._group is None or manager._group is not self._group for manager in earlier)
+        return any(
+            manager._group is None or manager._group is not self._group for manager in earlier
+        )
 
 
 @final

@@ -236,7 +236,7 @@ class _Replays:
 
     def __init__(self, captured: Recording, inputs: Sequence[Any], outputs: Any) -> None:
         device = self.device = captured.device
-        used = {identity(buffer) for each in captured.commands for buffer in each.buffers}
+        used = {identity(buffer) for command in captured.commands for buffer in command.buffers}
         mapped(outputs, lambda operand: used.add(identity(operand.value.memory)))
         self._inputs = GraphInputs(device, inputs, used, captured.checks)
         self._commands = [self._moved(command) for command in captured.commands]

@@ -114,7 +114,9 @@ class GraphInputs:
 
     def settle(self, commands: Sequence[Command], fixed: set[int]) -> None:
         """Find who reads each input. Those in `fixed` stay where they are: outputs show them."""
-        self._buffers = {identity(buffer) for each in commands for buffer in each.buffers} | fixed
+        self._buffers = {
+            identity(buffer) for command in commands for buffer in command.buffers
+        } | fixed
         for place in self.moved.values():
             key = identity(place.buffer)
             uses = [

@@ -58,4 +58,6 @@ def input_of_patches(dims: int, grad: Tensor, weight: Any, sizes: Sequence[int])
     covered = [n * k for n, k in zip(counts, kernel, strict=True)]
     whole = ag.reshape(back, (*images, channels, *covered))
     rest = [size - reach for size, reach in zip(sizes, covered, strict=True)]
-    return ag.pad(whole, [n for extent in reversed(rest) for n in (0, extent)]) if any(rest) else whole
+    return (
+        ag.pad(whole, [n for extent in reversed(rest) for n in (0, extent)]) if any(rest) else whole
+    )

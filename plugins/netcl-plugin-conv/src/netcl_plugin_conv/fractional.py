@@ -104,7 +104,7 @@ def _made(who: str, sizes: Sequence[int], output_size: Any, ratio: Any) -> tuple
     count = len(sizes)
     if output_size is None:
         shares = list(ratio) if isinstance(ratio, (tuple, list)) else [ratio] * count
-        real = [isinstance(each, (int, float)) and 0 < each < 1 for each in shares]
+        real = [isinstance(share, (int, float)) and 0 < share < 1 for share in shares]
         if len(shares) != count or not all(real):
             expected = f"a number between 0 and 1, or {count} of them"
             raise AttributeValueError(message(who, f"output_ratio={ratio!r}", expected))

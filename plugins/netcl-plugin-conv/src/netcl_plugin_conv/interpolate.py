@@ -115,7 +115,7 @@ def _factors(given: Any, count: int) -> tuple[float, ...]:
     """A positive number per axis."""
     several = list(given) if isinstance(given, (tuple, list)) else [given] * count
     try:
-        factors = tuple(float(each) for each in several)
+        factors = tuple(float(factor) for factor in several)
     except (TypeError, ValueError, OverflowError):
         factors = ()
     if len(factors) != count or not all(math.isfinite(factor) and factor > 0 for factor in factors):

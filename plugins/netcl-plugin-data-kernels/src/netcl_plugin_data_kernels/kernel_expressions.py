@@ -292,11 +292,11 @@ class ExpressionReader(DeclarationReader):
         self.skip()
         pairs = [*zip(indices, sizes, strict=True)]
         at = "netcl_in" if clean else "netcl_at"
-        first = token.text + "".join(f"[{at}({each}, {size})]" for each, size in pairs)
+        first = token.text + "".join(f"[{at}({index}, {size})]" for index, size in pairs)
         once = len(first) > _LONG or (self._changes, self._looks) != steady
         if once or not clean:  # what is written twice may be another index when it is used
             return "", first, first
-        inside = " && ".join(f"(ulong)({each}) < {size}" for each, size in pairs)
+        inside = " && ".join(f"(ulong)({index}) < {size}" for index, size in pairs)
         return inside, token.text + "".join(f"[{index}]" for index in indices), first
 
     def is_clean(self, place: int) -> bool:

@@ -101,7 +101,8 @@ def operator_of(name: str, table: Table, dtypes: Sequence[str], template: str) -
         reference=lambda *arrays, **attrs: _referred(signature, reference, arrays, attrs),
         **_backward(signature, table, parts),
         implementations=[
-            _implementation(signature, row_of_implementation, template) for row_of_implementation in table.tables("implementations")
+            _implementation(signature, row_of_implementation, template)
+            for row_of_implementation in table.tables("implementations")
         ],
         results=signature.results,
         parts=parts,
@@ -284,7 +285,10 @@ def _implementation(signature: _Signature, table: Table, template: str) -> Imple
     defined = {name: made(text, f"let {name}") for name, text in lets.items()}
     scratch = [made(text, "scratch") for text in table.texts("scratch", ())]
     reject = [made(text, "reject") for text in table.texts("reject", ())]
-    launches = [_launch(signature, row_of_launch, made, len(scratch)) for row_of_launch in table.tables("launches")]
+    launches = [
+        _launch(signature, row_of_launch, made, len(scratch))
+        for row_of_launch in table.tables("launches")
+    ]
     if not launches:
         raise wrong(table.who, "no launches", "at least one")
 

@@ -165,7 +165,10 @@ class DataLoader:
         if resumed is not None:
             self._resumed, skipped = None, resumed["batches"]
             _set_states(generators, resumed["began"])
-        self._given, self._starts = skipped, [each.bit_generator.state for each in generators]
+        self._given, self._starts = (
+            skipped,
+            [generator.bit_generator.state for generator in generators],
+        )
         seed = int(generators[0].integers(2**62))  # drawn without workers, too: the same orders
         parts, make = self._parts(seed, device)
         for _ in islice(parts, skipped):

@@ -72,7 +72,9 @@ def plan_gradients_on_cpus(request: Request) -> Kernels:
     padded = [-(-width_of_row // width) * width for width_of_row in (shape.size, shape.value_size)]
     parts = Spec((splits, shape.count * shape.queries * shape.size), dtype.wide)
     direct = splits == 1
-    scratch = [max(1, shape.count * shape.keys * width_of_row * wide.itemsize) for width_of_row in padded]
+    scratch = [
+        max(1, shape.count * shape.keys * width_of_row * wide.itemsize) for width_of_row in padded
+    ]
     buffers = [*job.inputs, ("out", 0) if direct else ("scratch", 2), ("out", 1), ("out", 2)]
     context = {**settings, "padded": padded[0], "padded_value": padded[1],
                "direct": direct}  # fmt: skip

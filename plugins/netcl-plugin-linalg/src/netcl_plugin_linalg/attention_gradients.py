@@ -67,7 +67,9 @@ def _infer(
     **attrs: Any,
 ) -> tuple[Spec, ...]:
     lead = attention_shape(query, key, value, mask, enable_gqa).lead
-    return tuple(Spec((*lead, *operand.shape[-2:]), operand.dtype) for operand in (query, key, value))
+    return tuple(
+        Spec((*lead, *operand.shape[-2:]), operand.dtype) for operand in (query, key, value)
+    )
 
 
 #: The gradients of query, key and value, each with all leading dimensions of the result.

@@ -78,14 +78,14 @@ def attention_shape(
         given = f"shapes {query.shape}, {key.shape} and {value.shape}"
         raise ShapeError(message(NAME, given, f"{least} dimensions at least"))
     (queries, size), (keys, key_size), (rows, value_size) = (
-        each.shape[-2:] for each in (query, key, value)
+        operand.shape[-2:] for operand in (query, key, value)
     )
     if size != key_size or keys != rows:
         given = f"query {query.shape}, key {key.shape} and value {value.shape}"
         raise ShapeError(
             message(NAME, given, "query (..., L, E), key (..., S, E), value (..., S, V)")
         )
-    leads = [each.shape[:-2] for each in (query, key, value)]
+    leads = [operand.shape[:-2] for operand in (query, key, value)]
     lead = _broadcast(_with_all_heads(leads) if enable_gqa else leads)
     if mask is not None:
         _check_mask(mask, (*lead, queries, keys))

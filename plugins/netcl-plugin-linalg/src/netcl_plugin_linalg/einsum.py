@@ -150,7 +150,7 @@ def _summed(pair: Labelled, kept: set[Label]) -> Labelled:
     over = [i for i, label in enumerate(labels) if label not in kept]
     if not over:
         return pair
-    return ag.sum(x, over, dtype=x.dtype), tuple([each for each in labels if each in kept])
+    return ag.sum(x, over, dtype=x.dtype), tuple([label for label in labels if label in kept])
 
 
 # -- products ----------------------------------------------------------------------------------

@@ -142,8 +142,8 @@ def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
 
 
 OPERATORS: Final = (
-    *(composite(function, ("input",)) for function in (cholesky, inverse, pinverse, det, slogdet, logdet,
-                                               matrix_power, matrix_exp, qr, svd)),
+    *(composite(function, ("input",)) for function in (cholesky, inverse, pinverse, det, slogdet,
+                                                       logdet, matrix_power, matrix_exp, qr, svd)),
     composite(lu, ("A",)),
     composite(triangular.cholesky_solve, ("input", "L")),
     composite(triangular.cholesky_inverse, ("input",)),

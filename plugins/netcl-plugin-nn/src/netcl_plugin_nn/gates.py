@@ -146,7 +146,9 @@ _LSTM_BACKWARD: Final = _backward_of("lstm_gates_backward", 3, (0, 2), lstm_slop
 def _lstm_gradients(saved: Saved, grad: Any, cell_grad: Any) -> Sequence[Any]:
     device = next(gradient.device for gradient in (grad, cell_grad) if gradient is not None)
     given, product, cell = saved.inputs
-    whole = [zeros_like(cell, device) if gradient is None else gradient for gradient in (grad, cell_grad)]
+    whole = [
+        zeros_like(cell, device) if gradient is None else gradient for gradient in (grad, cell_grad)
+    ]
     slopes, into = _LSTM_BACKWARD(given, product, cell, *whole)
     return [slopes, slopes, into]
 

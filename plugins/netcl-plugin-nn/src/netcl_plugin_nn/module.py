@@ -171,7 +171,9 @@ class Module(Hooked):
             prefix: What all names begin with.
             remove_duplicate: Whether one that stands in several places comes once.
         """
-        modules = ((name, module) for name, module in self._walk(prefix) if module not in (memo or ()))
+        modules = (
+            (name, module) for name, module in self._walk(prefix) if module not in (memo or ())
+        )
         return _once(modules) if remove_duplicate else modules
 
     def _walk(self, prefix: str = "") -> Iterator[tuple[str, Module]]:

@@ -55,7 +55,9 @@ class ParametrizationList(ModuleList):
         else:
             self.ntensors = len(originals)
             for i, tensor in enumerate(originals):
-                kept = type(original)(tensor.detach()) if isinstance(original, Parameter) else tensor
+                kept = (
+                    type(original)(tensor.detach()) if isinstance(original, Parameter) else tensor
+                )
                 self._hold_original(f"original{i}", kept)
 
     def _hold_original(self, name: str, value: Any) -> None:

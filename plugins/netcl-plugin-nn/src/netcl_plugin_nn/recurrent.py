@@ -184,7 +184,9 @@ class RNNBase(Module):
             return [tuple(zeros)] * count
         given = [ag.as_operand(state, x.device) for state in (hx if self.states > 1 else (hx,))]
         if not batched:
-            given = [ag.unsqueeze(state_of, 1) if state_of.ndim == 2 else state_of for state_of in given]
+            given = [
+                ag.unsqueeze(state_of, 1) if state_of.ndim == 2 else state_of for state_of in given
+            ]
         wanted = [(count, x.shape[1], each) for each in sizes]
         if [state_of.shape for state_of in given] != wanted:
             shapes = " and ".join(str(state_of.shape) for state_of in given)

@@ -105,7 +105,7 @@ def gru_steps(
 def _check(name: str, given: Any, *others: Any) -> None:
     """Raise DtypeError or ShapeError for tensors, or their Specs, that do not fit each other."""
     number = 4 if name == "lstm_steps" else 3
-    states, operands = others[:-2], [each for each in (given, *others) if each is not None]
+    states, operands = others[:-2], [operand for operand in (given, *others) if operand is not None]
     dtypes = [operand.dtype for operand in operands]
     if len({*dtypes}) > 1 or dtypes[0] not in gates.FLOATS:
         raise DtypeError(message(name, " and ".join(dtypes), "one floating dtype"))
@@ -313,7 +313,7 @@ def _gru_gradients(saved: Saved, *grads: Any) -> Sequence[Any]:
 
 def _whole(saved: Saved, grads: Sequence[Any]) -> list[Any]:
     """The gradients of the results, zeros where none came."""
-    device = next(each.device for each in grads if each is not None)
+    device = next(grad.device for grad in grads if grad is not None)
     pairs = zip(grads, saved.results, strict=True)
     return [zeros_like(operand, device) if grad is None else grad for grad, operand in pairs]
 

@@ -56,7 +56,10 @@ class _ByFunctions(LRScheduler):
         return ArgumentError(message(type(self).__name__, given, expected))
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "lr_lambdas": [kept_of(function) for function in self.lr_lambdas]}
+        return {
+            **super().state_dict(),
+            "lr_lambdas": [kept_of(function) for function in self.lr_lambdas],
+        }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         super().load_state_dict(state_dict)

@@ -206,7 +206,9 @@ class TrainingPattern:
         self._insist(callable(self.planner), f"the planner {self.planner!r}", "a function")
         for name in ("templates", "dtypes", "device_kinds"):
             given = getattr(self, name)
-            fine = isinstance(given, (tuple, list)) and all(isinstance(operand, str) for operand in given)
+            fine = isinstance(given, (tuple, list)) and all(
+                isinstance(operand, str) for operand in given
+            )
             self._insist(fine, f"{name} = {given!r}", "a tuple of names")
             object.__setattr__(self, name, tuple(given))
         fine = isinstance(self.parts, (tuple, list))
@@ -249,7 +251,9 @@ class TrainingPattern:
             given = signature(self.matcher).parameters.values()
         except (TypeError, ValueError):  # a function that does not tell
             return False
-        return len(given) != 1 or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in given)
+        return len(given) != 1 or any(
+            parameter.kind is parameter.VAR_POSITIONAL for parameter in given
+        )
 
     def accepts(self, *values: Any, **options: Any) -> bool:
         """Whether its matcher is a function of values, and says True of these."""

@@ -127,7 +127,7 @@ class TrainingGraphCompiler:
         """
         if not _is_function(args):
             rows = (row.record for row in self._rows.all())
-            return next((each for each in rows if each.accepts(*args, **kwargs)), None)
+            return next((row for row in rows if row.accepts(*args, **kwargs)), None)
         function, args = args[0], args[1:]
         replacement = next(iter(self._applied(function, args, kwargs).trace.applied), None)
         return None if replacement is None else replacement.match.pattern

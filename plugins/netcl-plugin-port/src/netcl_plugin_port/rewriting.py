@@ -61,7 +61,9 @@ def _imports(tree: ast.AST) -> Iterator[Any]:
 
 def _package(path: str) -> str:
     """The package of a path that another one replaces; empty for others."""
-    return next((package for package in PACKAGES if path == package or path.startswith(f"{package}.")), "")
+    return next(
+        (package for package in PACKAGES if path == package or path.startswith(f"{package}.")), ""
+    )
 
 
 def _path(path: str) -> str:

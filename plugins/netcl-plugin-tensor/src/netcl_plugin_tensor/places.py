@@ -129,7 +129,10 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     if x.ndim != places.ndim:
         given = f"shapes {x.shape} and {places.shape}"
         raise ShapeError(message("take_along_dim", given, "as many dimensions"))
-    ones = [tuple(1 if i == place else n for i, n in enumerate(operand.shape)) for operand in (x, places)]
+    ones = [
+        tuple(1 if i == place else n for i, n in enumerate(operand.shape))
+        for operand in (x, places)
+    ]
     lead = together("take_along_dim", *ones)
     if x.ndim:
 

@@ -60,7 +60,11 @@ def _are_alike(args: Any) -> bool:
             return False
         if type(x) is list and x and isinstance(x[0], torch.Tensor):
             for tensor, one in zip(x, first, strict=True):
-                if type(tensor) is not NetclTensor or tensor.dtype != dtype or tensor.shape != one.shape:
+                if (
+                    type(tensor) is not NetclTensor
+                    or tensor.dtype != dtype
+                    or tensor.shape != one.shape
+                ):
                     return False
     return True
 

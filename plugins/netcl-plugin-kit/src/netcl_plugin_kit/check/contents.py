@@ -156,7 +156,7 @@ def _missing(subject: Subject) -> Iterator[CheckFinding]:
         rows = read(path).get("provides", ())
         for row in rows if isinstance(rows, list) else ():
             named = row.get("templates", ()) if isinstance(row, dict) else ()
-            wanted = (str(each).partition("/") for each in named)
+            wanted = (str(file).partition("/") for file in named)
             gone += [
                 f"templates/{file}"
                 for prefix, _, file in wanted

@@ -77,7 +77,8 @@ def full_level(
     outcomes += slow(rooflines_measured)
     whole = {
         "sanitizer": not any(map(_unrun, outcomes)),
-        "roofline": not table.cases or any(roofline.elements >= ENOUGH for roofline in rooflines_measured),
+        "roofline": not table.cases
+        or any(roofline.elements >= ENOUGH for roofline in rooflines_measured),
     }
     return FullResult(
         outcomes, summary(verdicts), rooflines_measured, all(whole.get(x, True) for x in wanted)

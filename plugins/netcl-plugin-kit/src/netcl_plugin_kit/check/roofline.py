@@ -115,7 +115,7 @@ def _measured(case: Case, device: Device, seed: int, clock: Clock) -> Iterator[R
         sum(tensor.size for tensor in counted),
         round(copy / ours, 6),
         round(reference / ours, 6),
-        ", ".join("x".join(map(str, each.shape)) or "one" for each in arrays),
+        ", ".join("x".join(map(str, array.shape)) or "one" for array in arrays),
         seed,
         stream.items,
     )

@@ -26,7 +26,7 @@ def unchanged(subject: Subject) -> Iterator[str]:
 
 def _things(subject: Subject) -> Iterator[str]:
     said = subject.metadata
-    addresses = [each.partition(",")[2].strip() for each in said.get_all("Project-URL") or ()]
+    addresses = [address.partition(",")[2].strip() for address in said.get_all("Project-URL") or ()]
     if any(address.startswith(EXAMPLE) for address in addresses):
         yield "the address of its source is"
     if said.get("Author") == author_of(subject.name):

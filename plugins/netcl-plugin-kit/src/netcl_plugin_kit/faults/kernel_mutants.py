@@ -48,18 +48,20 @@ def run_kernel_mutants(
     """
     faulty = [(row, fault) for row in rows for fault in _faults(row, table)]
     simulator = thorough and command() is not None
-    hidden = [each for each in faulty if each[1].kind in SIMULATED] if simulator else []
-    plain = [each for each in faulty if each[1].kind not in SIMULATED] if device else []
+    hidden = [fault for fault in faulty if fault[1].kind in SIMULATED] if simulator else []
+    plain = [fault for fault in faulty if fault[1].kind not in SIMULATED] if device else []
     verdicts = dict(_simulated(table, hidden, progress))
     left = [(row, fault) for row, fault in hidden if verdicts.get(fault) == ""]
     if not thorough:
-        left = [each for each in faulty if each[1].kind in SIMULATED]
+        left = [fault for fault in faulty if fault[1].kind in SIMULATED]
     seen = dict(_on_device(table, plain + left, device, progress, thorough)) if device else {}
     verdicts |= {fault: check for fault, check in seen.items() if check or fault not in verdicts}
     left = [(row, fault) for row, fault in plain if verdicts.get(fault) == ""]
     if simulator:
         verdicts |= dict(_simulated(table, left, progress))
-    return [MutantVerdict(each.op, each.kind, each.text, check) for each, check in verdicts.items()]
+    return [
+        MutantVerdict(fault.op, fault.kind, fault.text, check) for fault, check in verdicts.items()
+    ]
 
 
 def _faults(row: Row, table: Table) -> Iterator[KernelFault]:

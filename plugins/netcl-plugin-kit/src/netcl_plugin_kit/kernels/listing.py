@@ -42,9 +42,9 @@ def show(name: str | None, as_json: bool) -> int:
     wanted = None if name is None else meant(name, installed)
     rows = [row for op in sorted(registry.op_names()) for row in registry.op_rows(op)]
     kernels = [
-        each
-        for each in kernels_of(rows)
-        if wanted is None or each.op == name or canonical(each.provider) in wanted
+        kernel
+        for kernel in kernels_of(rows)
+        if wanted is None or kernel.op == name or canonical(kernel.provider) in wanted
     ]
     files = {
         provider: texts
@@ -78,7 +78,9 @@ def _unknown(name: str, known: set[str]) -> int:
 
 def _declared() -> dict[tuple[str, str], tuple[str, ...]]:
     """The templates that manifests name: by distribution and op."""
-    manifests = [(plugin.distribution, plugin.manifest) for plugin in nc.plugins.list() if plugin.manifest]
+    manifests = [
+        (plugin.distribution, plugin.manifest) for plugin in nc.plugins.list() if plugin.manifest
+    ]
     return {
         (distribution, row.name): row.templates
         for distribution, manifest in manifests

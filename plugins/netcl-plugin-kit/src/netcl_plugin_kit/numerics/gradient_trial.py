@@ -86,7 +86,7 @@ class GradientTrial:
         self.gradients = gradients
         self.forward = forward
         self.arrays = host_arrays(node.inputs)
-        self.results = [np.asarray(each) for each in self.forward.run(self.arrays)]
+        self.results = [np.asarray(result) for result in self.forward.run(self.arrays)]
         most = int(np.prod(self.forward.shape))
         sizes = [most if result.size == 1 else result.size for result in self.results]
         given = [_whole(upstream[i], size) for i, size in enumerate(sizes)]

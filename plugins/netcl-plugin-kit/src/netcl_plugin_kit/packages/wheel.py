@@ -147,7 +147,9 @@ def insist_on_manifests(wheel: Wheel) -> None:
     """
     for requirement in wheel.requires:
         if requirement.url:
-            raise refusal(f"it requires {requirement.name} by the address {requirement.url}", "a name")
+            raise refusal(
+                f"it requires {requirement.name} by the address {requirement.url}", "a name"
+            )
     known = {manifest.name for manifest in wheel.manifests}
     for plugin in wheel.plugins:
         if plugin not in known:

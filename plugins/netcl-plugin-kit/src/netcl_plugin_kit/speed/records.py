@@ -100,7 +100,7 @@ def of(op: str, device: Device, dtype: str) -> list[SpeedRecord]:
         for record in records
         if record and (record.op, record.device, record.dtype) == wanted
     ]
-    told = [each for each in fitting if each.times]
+    told = [record for record in fitting if record.times]
     return sorted(told, key=lambda each: (each.date, each.call, each.shapes), reverse=True)
 
 

@@ -149,7 +149,9 @@ def table_of(distribution: str) -> Table:
     cases: list[Case] = []
     internal: dict[str, str] = {}
     problems = {name: message(name, *_TWO_KINDS) for name in twins}
-    for op in dict.fromkeys([*records, *(implementation.operator for implementation in implemented)]):
+    for op in dict.fromkeys(
+        [*records, *(implementation.operator for implementation in implemented)]
+    ):
         try:
             given, reason = _ask(provider, op, Case)
             if given and not (registry.op_rows(op) or op in records):

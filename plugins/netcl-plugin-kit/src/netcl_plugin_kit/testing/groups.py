@@ -76,7 +76,9 @@ def function_of(
         def value(x: Any) -> Any:
             if isinstance(x, MatchedOp):
                 if not once or id(x) not in values:
-                    values[id(x)] = change(x, _called(x, [value(operand) for operand in x.inputs], known))
+                    values[id(x)] = change(
+                        x, _called(x, [value(operand) for operand in x.inputs], known)
+                    )
                 return values[id(x)]
             if isinstance(x, Captured):
                 return known[x.name]

@@ -48,7 +48,9 @@ def check_near_misses(case: Case, device: Device, dtype: str) -> None:
 
 
 def _compare(case: Case, miss: NearMiss, compiled: Function, device: Device, where: str) -> None:
-    right, actual = (_outcome(function, miss.arrays, device) for function in (miss.function, compiled))
+    right, actual = (
+        _outcome(function, miss.arrays, device) for function in (miss.function, compiled)
+    )
     narrow = _narrowest(miss.arrays)
     for i, (one, other) in enumerate(zip(actual, right, strict=True)):
         assert one.dtype == other.dtype, f"{where}: {one.dtype}; expected {other.dtype}"

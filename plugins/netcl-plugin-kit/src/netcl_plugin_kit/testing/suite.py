@@ -44,7 +44,11 @@ def report(outcomes: Sequence[Outcome]) -> None:
     for state, end in (("xfailed", pytest.xfail), ("skipped", pytest.skip)):
         of_state = [outcome for outcome in outcomes if outcome.state == state]
         if of_state and (state == "xfailed" or len(of_state) == len(outcomes)):
-            end("; ".join(dict.fromkeys(f"{each.check}: {each.reason}" for each in of_state)))
+            end(
+                "; ".join(
+                    dict.fromkeys(f"{outcome.check}: {outcome.reason}" for outcome in of_state)
+                )
+            )
 
 
 def _text(outcome: Outcome) -> str:
@@ -107,7 +111,7 @@ class Suite:
         if not self._steps:
             chosen = config.getoption("netcl_device", None) or ()
             thorough = config.getoption("netcl_level", None) is not None
-            devices = [get_device(each) for each in chosen] or usable_devices()
+            devices = [get_device(device) for device in chosen] or usable_devices()
             if not chosen and not thorough:
                 devices = [*{device.backend: device for device in reversed(devices)}.values()]
             known: dict[str, list[CheckStep]] = {each: [] for each in self.names}

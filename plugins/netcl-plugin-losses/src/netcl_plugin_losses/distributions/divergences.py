@@ -203,7 +203,9 @@ def _of_bernoullis(p: Bernoulli, q: Bernoulli) -> Any:
 def _of_binomials(p: Binomial, q: Binomial) -> Any:
     if ag.any(ag.lt(p.total_count, q.total_count)).item():
         raise NotImplementedError("kl_divergence of a Binomial of fewer trials")
-    divergence = p.total_count * _of_bernoullis(*(Bernoulli(logits=distribution.logits) for distribution in (p, q)))
+    divergence = p.total_count * _of_bernoullis(
+        *(Bernoulli(logits=distribution.logits) for distribution in (p, q))
+    )
     return ag.where(ag.gt(p.total_count, q.total_count), math.inf, divergence)
 
 

@@ -192,7 +192,9 @@ def assemble(
             )
             for version in sorted(versions, reverse=True)
         )
-        about = tuple(advisory for advisory in withdrawn if canonicalize_name(advisory.name) == name)
+        about = tuple(
+            advisory for advisory in withdrawn if canonicalize_name(advisory.name) == name
+        )
         project = Project(name, releases, (), about)
         projects.append(replace(project, ops=tuple(_ops(project.manifests))))
     plugins = [each for each in projects if each.manifests]
@@ -226,7 +228,9 @@ def _filed(
     for one in evidence.everything:
         plugin = canonicalize_name(one.plugin)
         name = plugin if plugin in grouped else names.get(plugin, plugin)
-        version = next((advisory for advisory in grouped.get(name, ()) if _is(advisory, one.version)), None)
+        version = next(
+            (advisory for advisory in grouped.get(name, ()) if _is(advisory, one.version)), None
+        )
         sha256 = wheel_of(one)
         if version is None:
             unused.add(f"{one.plugin} {one.version}: no wheel of it is here")

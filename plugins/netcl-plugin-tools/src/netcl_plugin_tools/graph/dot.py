@@ -165,7 +165,9 @@ def _font(line: str, size: int, colour: str = _TEXT[0]) -> str:
 
 def _clean(text: str) -> str:
     """A text without the characters that XML cannot hold."""
-    return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
+    return "".join(
+        character if character.isprintable() or character == "\n" else "?" for character in text
+    )
 
 
 def _escaped(text: str) -> str:

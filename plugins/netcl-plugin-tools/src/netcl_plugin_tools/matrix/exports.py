@@ -49,7 +49,9 @@ def _case(suite: ET.Element, name: str, place: BoardCell) -> None:
 
 def _plain(text: str) -> str:
     """Without the control characters that XML cannot hold."""
-    return "".join(character if character.isprintable() or character in "\n\t" else "�" for character in text)
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else "�" for character in text
+    )
 
 
 def badges(shown: Board) -> Iterator[tuple[str, str]]:

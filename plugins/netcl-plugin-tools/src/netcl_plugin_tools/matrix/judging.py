@@ -84,7 +84,7 @@ def of_check(cell: Cell, ended: Ended, presence: Presence) -> CellVerdict | None
 def _of_outcomes(cell: Cell, ended: Ended, record: CheckRecord) -> CellVerdict:
     failed = [outcome for outcome in record.outcomes if outcome.state == "failed"]
     if failed:
-        slow = all(each.reason.startswith(_TIME_OUTS) for each in failed)
+        slow = all(outcome.reason.startswith(_TIME_OUTS) for outcome in failed)
         return CellVerdict("setup_error" if slow else "fail", said(failed[0]), check=record)
     if ended.code != 0 or record.state != "pass":
         text = f"the check {ended.how} and says {record.state!r}, but none of its checks failed"
@@ -93,7 +93,7 @@ def _of_outcomes(cell: Cell, ended: Ended, record: CheckRecord) -> CellVerdict:
     if cell.level == "static":
         passed_here, where = passed, ""
     else:
-        passed_here, where = [each for each in passed if each.device], " on its device"
+        passed_here, where = [outcome for outcome in passed if outcome.device], " on its device"
     if passed_here:
         return CellVerdict("pass", check=record)
     skipped = next((said(one) for one in record.outcomes if one.state == "skipped"), "")

@@ -147,7 +147,11 @@ def part(planned: Sequence[Task], number: int, count: int) -> list[Task]:
         cell = task.cell
         place = (cell.plugin, cell.version, cell.core_label, task.python.version)
         tasks_of.setdefault(place, []).append(task)
-    return [task for tasks_of_place in list(tasks_of.values())[number - 1 :: count] for task in tasks_of_place]
+    return [
+        task
+        for tasks_of_place in list(tasks_of.values())[number - 1 :: count]
+        for task in tasks_of_place
+    ]
 
 
 def _one_each(wheels: Sequence[Wheel], python: Interpreter) -> list[Wheel]:

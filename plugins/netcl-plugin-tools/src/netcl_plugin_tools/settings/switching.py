@@ -58,14 +58,14 @@ def _meant(who: str, name: str, plugins: Sequence[Plugin]) -> tuple[str, set[str
     if len(names) == 1:
         (only,) = names
         distribution = only.partition(":")[0]
-        alone = sum(canonical(each.distribution) == distribution for each in plugins) == 1
+        alone = sum(canonical(plugin.distribution) == distribution for plugin in plugins) == 1
         return distribution if alone else only, covered
     if names:
         given = f"{name!r} may mean {' or '.join(sorted(names))}"
         raise ArgumentError(message(who, given, "one of them"))
     if name in _entries(file.table(), _DISABLED):  # it was installed once
         return name, set()
-    known = {text for each in plugins for text in (canonical(each.distribution), each.name)}
+    known = {text for plugin in plugins for text in (canonical(plugin.distribution), plugin.name)}
     close = get_close_matches(name, sorted(known), n=2)
     remedy = f"Did you mean {' or '.join(close)}?" if close else "See `netcl plugins list`"
     raise ArgumentError(message(who, f"{name!r} is not installed", "an installed plugin", remedy))

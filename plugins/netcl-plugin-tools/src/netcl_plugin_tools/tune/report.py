@@ -23,10 +23,13 @@ def show(trial: Trial, record: Record | None) -> None:
     """Print what was measured, the fastest first, and what is recorded."""
     print(f"{trial.place}\n")
     ranked = sorted(trial.contenders, key=lambda each: each.seconds)
-    measured = [each for each in ranked if not (each.fault or each.same)]
+    measured = [contender for contender in ranked if not (contender.fault or contender.same)]
     shown = measured[:_SHOWN]
-    shown += [each for each in measured[_SHOWN:] if each is trial.default]
-    rows = [_row(trial, each) for each in (*shown, *(each for each in ranked if each.fault))]
+    shown += [contender for contender in measured[_SHOWN:] if contender is trial.default]
+    rows = [
+        _row(trial, contender)
+        for contender in (*shown, *(contender for contender in ranked if contender.fault))
+    ]
     print_table(_HEADER, rows, ("settings", "time"))
     hidden, same = len(measured) - len(shown), sum(contender.same for contender in trial.contenders)
     notes = [f"{hidden} more are slower"] if hidden else []

@@ -140,7 +140,7 @@ def _change_records(op: str, export: Path | None, forget: bool) -> int:
         write_text("tune", export, written.text_of(exported))
         print(f"{export}: {len(exported)} records")
     if forget:
-        written.forget([each.place for each in exported])
+        written.forget([record.place for record in exported])
         print(f"{len(exported)} records are gone")
     return 0 if exported else 1
 
