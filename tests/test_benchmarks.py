@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harness.cases import Case
+from harness.cases import RaceCase
 from harness.finding import chosen, items_in
 from harness.peers import PEERS
 from harness.records import load
@@ -18,7 +18,7 @@ ITEMS = items_in([ROOT / "benchmarks"])
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 @pytest.mark.parametrize("item", ITEMS)
 def test_an_item_gives_cases(item: str, kind: str) -> None:
-    found: list[Case] = [case for _, case in chosen(ITEMS, [item], kind)]
+    found: list[RaceCase] = [case for _, case in chosen(ITEMS, [item], kind)]
     names = [case.name for case in found]
     assert len(set(names)) == len(names) > 0
     for case in found:

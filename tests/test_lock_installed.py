@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from distributions import install_plugin
 from netcl_market import file_digests
-from netcl_market.finding import Distribution, distributions
+from netcl_market.finding import InstalledDistribution, distributions
 from netcl_market.installed import Installed, Places, by_name, core
 from netcl_market.lock import DevicePart, Lock, Pin
 from netcl_market.lock_verification import compare, digest_now, verify
@@ -37,7 +37,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def plugins_of(site: Path) -> list[Distribution]:
+def plugins_of(site: Path) -> list[InstalledDistribution]:
     return [each for each in distributions() if each.location.startswith(str(site))]
 
 

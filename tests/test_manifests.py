@@ -15,7 +15,7 @@ import pytest
 from distributions import install, install_plugin
 from netcl_market import journal
 from netcl_market.file_memory import FileMemory
-from netcl_market.finding import Distribution, distributions
+from netcl_market.finding import InstalledDistribution, distributions
 from netcl_market.manifests import Manifest, locate, parse, table_in
 from netcl_plugin_kit.check.registration import too_old
 
@@ -197,10 +197,12 @@ def test_every_device_will_do(requires: dict[str, Any], anything: bool) -> None:
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Distribution]:
+def installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], InstalledDistribution]:
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def find(name: str) -> Distribution:
+    def find(name: str) -> InstalledDistribution:
         (found,) = [each for each in distributions() if each.name == name]
         return found
 
@@ -208,7 +210,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 
 
 def test_a_manifest_is_found_in_the_list_of_files(
-    tmp_path: Path, installed: Callable[[str], Distribution]
+    tmp_path: Path, installed: Callable[[str], InstalledDistribution]
 ) -> None:
     install_plugin(tmp_path, "listed", "raise AssertionError", manifest="schema = 1\n")
     path = locate(installed("netcl-plugin-listed"), "listed_package:netcl_plugin.toml")
@@ -216,7 +218,9 @@ def test_a_manifest_is_found_in_the_list_of_files(
 
 
 def test_a_manifest_of_an_editable_installation(
-    tmp_path: Path, installed: Callable[[str], Distribution], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    installed: Callable[[str], InstalledDistribution],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its files are elsewhere on the path; neither the package nor its parent is imported."""
     source = tmp_path / "elsewhere"
@@ -236,14 +240,14 @@ def test_a_manifest_of_an_editable_installation(
     "value", ["nowhere:x.toml", "json:nothing.toml", "json:../x", "json:/etc/passwd", ":x", "json"]
 )
 def test_a_manifest_that_is_not_there(
-    tmp_path: Path, installed: Callable[[str], Distribution], value: str
+    tmp_path: Path, installed: Callable[[str], InstalledDistribution], value: str
 ) -> None:
     install_plugin(tmp_path, "listed", "", manifest="schema = 1\n")
     assert locate(installed("netcl-plugin-listed"), value) is None
 
 
 def test_a_broken_neighbour_hides_nobody(
-    tmp_path: Path, installed: Callable[[str], Distribution]
+    tmp_path: Path, installed: Callable[[str], InstalledDistribution]
 ) -> None:
     """Metadata that are no text, no metadata at all, a RECORD that is no CSV."""
     good = install_plugin(tmp_path, "listed", "", manifest="schema = 1\n")

@@ -9,7 +9,7 @@ import mutant_table
 import op_table
 import pytest
 from netcl_plugin_kit.faults.expression_faults import Fault
-from netcl_plugin_kit.faults.mutants import WANTED, MutantVerdict, Trial, rows_of
+from netcl_plugin_kit.faults.mutants import WANTED, MutantTrial, MutantVerdict, rows_of
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.reference import torch_module
 
@@ -40,7 +40,7 @@ def test_the_figure_holds_for_a_sample(faults_of: Any) -> None:
                 kinds.setdefault(fault.kind, []).append((one, table, fault))
     sample = [row for found in kinds.values() for row in spread(found, 6)]
     verdicts: list[MutantVerdict] = [
-        Trial(one, table, NUMPY).verdict(fault) for one, table, fault in sample
+        MutantTrial(one, table, NUMPY).verdict(fault) for one, table, fault in sample
     ]
     missed = [f"{each.op}: {each.kind}: {each.text}" for each in verdicts if not each.caught_by]
     assert len(kinds) == 11 and len(verdicts) > 60

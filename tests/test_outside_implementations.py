@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from environments import ROOT
 from netcl_plugin_kit.kernels.sources import sources_of
-from netcl_plugin_kit.new.names import Names
+from netcl_plugin_kit.new.names import ProjectNames
 from netcl_plugin_kit.new.project import create
 from netcl_plugin_kit.testing import recorded
 from netcl_plugin_rowwise.implementations import LABEL
@@ -323,7 +323,7 @@ OWNERS = '    "netcl-plugin-losses",\n    "netcl-plugin-tensor",'
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A new project, as `netcl plugins new` starts it, with these kernels."""
-    names = Names("rowwise", "netcl-plugin-rowwise", "netcl_plugin_rowwise", "rowwise")
+    names = ProjectNames("rowwise", "netcl-plugin-rowwise", "netcl_plugin_rowwise", "rowwise")
     folder = tmp_path / names.distribution
     create(folder, SCAFFOLDS["implementation"], names)
     package = folder / "src" / names.package

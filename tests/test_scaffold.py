@@ -14,7 +14,7 @@ import pytest
 from distributions import install
 from netcl_plugin_kit.check.subject import find
 from netcl_plugin_kit.check.unchanged import unchanged
-from netcl_plugin_kit.new.names import Names
+from netcl_plugin_kit.new.names import ProjectNames
 from netcl_plugin_kit.new.project import create
 
 from netcl_core.plugins.kinds import SCAFFOLDS
@@ -39,7 +39,7 @@ IDS = [f"{name}-data" if data else name for name, data in NEW]
 def made(kind: str, name: str, folder: Path, data: bool = False, operator: str = "softmax") -> Path:
     """A new project; the op's name is as long as the plugin's."""
     package = f"netcl_plugin_{name.replace('-', '_')}"
-    names = Names(name, f"netcl-plugin-{name}", package, name.replace("-", "_"), operator)
+    names = ProjectNames(name, f"netcl-plugin-{name}", package, name.replace("-", "_"), operator)
     project = folder / names.distribution
     create(project, SCAFFOLDS[kind], names, data_only=data)
     return project

@@ -13,7 +13,7 @@ from distributions import TEMPLATE, install, install_plugin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from netcl_market.file_memory import FileMemory
-from netcl_market.finding import Distribution, distributions
+from netcl_market.finding import InstalledDistribution, distributions
 from netcl_market.requirements import plainly_fits
 from netcl_market.states import States
 from netcl_market.survey import survey, unknown_names
@@ -46,7 +46,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "site"
 
 
-def found(name: str) -> Distribution:
+def found(name: str) -> InstalledDistribution:
     (one,) = [each for each in distributions() if each.name == name]
     return one
 

@@ -240,7 +240,7 @@ def ship(tmp_path: Path) -> Callable[..., Path]:
         (package / "tuning").mkdir(parents=True, exist_ok=True)
         if not (package / "templates").exists():
             (package / "templates").symlink_to(SUPPORT / "netcl_plugin_tunable" / "templates")
-        record = tuning_records.Record(here(), BETTER, 1.5, "2026-01-02")
+        record = tuning_records.TuningRecord(here(), BETTER, 1.5, "2026-01-02")
         data = json.loads(text_of([record]))
         data["records"][0].update(fields)
         path = package / "tuning" / "some.json"

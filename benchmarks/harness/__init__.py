@@ -5,17 +5,17 @@ What a file of cases needs is here; docs/benchmarks.md shows one.
 
 from __future__ import annotations
 
-from harness.cases import Case, Limit, Work
+from harness.cases import RaceCase, RaceLimit, RaceWork
 from harness.functions import function_cases, op_cases
 from harness.limits import copying, multiplying
 from harness.models import model_case
 from harness.training import Training, training_case
 
 __all__ = [
-    "Case",
-    "Limit",
+    "RaceCase",
+    "RaceLimit",
     "Training",
-    "Work",
+    "RaceWork",
     "copying",
     "function_cases",
     "model_case",

@@ -15,7 +15,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 @final
 @dataclass(frozen=True)
-class Work:
+class RaceWork:
     """What one peer does: the call that is timed, and what it gives, as NumPy arrays.
 
     The call need not wait for its device: its peer knows how to. The results are asked for
@@ -27,12 +27,12 @@ class Work:
 
 
 #: Makes the work for a device of netcl's; another library takes its own name of the same device.
-Maker: TypeAlias = Callable[[Device], Work]
+Maker: TypeAlias = Callable[[Device], RaceWork]
 
 
 @final
 @dataclass(frozen=True)
-class Limit:
+class RaceLimit:
     """What no peer can beat: something simpler that takes its turns in the same rounds.
 
     Attributes:
@@ -48,7 +48,7 @@ class Limit:
 
 @final
 @dataclass(frozen=True)
-class Case:
+class RaceCase:
     """One line of a benchmark.
 
     Attributes:
@@ -64,6 +64,6 @@ class Case:
     name: str
     makers: Mapping[str, Maker]
     reference: Callable[[], Sequence[Array]] | None = None
-    limit: Limit | None = None
+    limit: RaceLimit | None = None
     tolerance: float = 1e-5
     needs: str = ""

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from harness.records import Record, Result
+from harness.records import RaceRecord, RaceResult
 
 #: How much a ratio may grow: on a shared machine the same kernels differ by less than this.
 TOLERANCE: Final = 0.25
 _LIMIT: Final = "the limit"
 
 
-def fallen(now: Record, then: Record, tolerance: float = TOLERANCE) -> list[str]:
+def fallen(now: RaceRecord, then: RaceRecord, tolerance: float = TOLERANCE) -> list[str]:
     """One line for each of our ways to do a case that fell behind; cases of one record are skipped.
 
     Args:
@@ -34,7 +34,7 @@ def fallen(now: Record, then: Record, tolerance: float = TOLERANCE) -> list[str]
     ]
 
 
-def _lines(now: Result, then: Result, tolerance: float) -> Iterator[str]:
+def _lines(now: RaceResult, then: RaceResult, tolerance: float) -> Iterator[str]:
     what = f"{now.item}/{now.case}"
     for name in then.times(True):
         outcome = now.outcomes.get(name)
@@ -51,7 +51,7 @@ def _lines(now: Result, then: Result, tolerance: float) -> Iterator[str]:
                 )
 
 
-def _ratios(result: Result, name: str) -> dict[str, float]:
+def _ratios(result: RaceResult, name: str) -> dict[str, float]:
     """Peer, or the limit -> the time of one of ours in parts of its."""
     seconds = result.times(True)[name]
     others = result.times(False)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from harness.cases import Case
+from harness.cases import RaceCase
 from netcl_core.errors import ArgumentError, message
 
 #: Gives the cases for a kind of device, `cpu` or `gpu`.
-Cases: TypeAlias = Callable[[str], Iterable[Case]]
+Cases: TypeAlias = Callable[[str], Iterable[RaceCase]]
 _FUNCTION: Final = "cases"
 
 
@@ -39,7 +39,9 @@ def _has_cases(path: Path) -> bool:
     )
 
 
-def chosen(items: dict[str, Path], wanted: Sequence[str], kind: str) -> Iterator[tuple[str, Case]]:
+def chosen(
+    items: dict[str, Path], wanted: Sequence[str], kind: str
+) -> Iterator[tuple[str, RaceCase]]:
     """(item, case) of all items, or of those that were asked for.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 import netcl_core.autograd as ag
-from harness.cases import Array, Case, Limit, Work
+from harness.cases import Array, RaceCase, RaceLimit, RaceWork
 from harness.peers import library, torch_compiled, torch_ops, torch_place
 from netcl_core import Device, Tensor
 
@@ -31,10 +31,10 @@ def function_cases(
     data: Callable[[], Sequence[Array]],
     *,
     gradients: int = 1,
-    forward: Limit | None = None,
-    both: Limit | None = None,
+    forward: RaceLimit | None = None,
+    both: RaceLimit | None = None,
     tolerance: float = 1e-5,
-) -> Iterator[Case]:
+) -> Iterator[RaceCase]:
     """A case of the forward, and one with the gradients.
 
     >>> forms = {"netcl": lambda ag, x: ag.relu(x), "numpy": lambda np, x: np.maximum(x, 0)}
@@ -52,7 +52,7 @@ def function_cases(
         tolerance: As `Case` has it.
     """
     problem = _Problem(forms["numpy"], data, gradients)
-    phases: tuple[tuple[str, bool, Limit | None], ...] = (
+    phases: tuple[tuple[str, bool, RaceLimit | None], ...] = (
         ("forward", False, forward),
         ("forward+backward", True, both),
     )
@@ -63,12 +63,12 @@ def function_cases(
             if library in forms and not (backward and library == "numpy")
         }
         reference = problem.gradients if backward else problem.value
-        yield Case(f"{name} {phase}", makers, reference, limit, tolerance)
+        yield RaceCase(f"{name} {phase}", makers, reference, limit, tolerance)
 
 
 def op_cases(
     name: str, form: Form, data: Callable[[], Sequence[Array]], **options: Any
-) -> Iterator[Case]:
+) -> Iterator[RaceCase]:
     """Cases of a form that netcl and PyTorch spell alike; PyTorch's in float64 is the reference.
 
     Args:
@@ -151,7 +151,9 @@ class _Problem:
         ]
         return [np.asarray(result), *slopes]
 
-    def work(self, backward: bool, call: Callable[[], Any], host: Callable[[Any], Array]) -> Work:
+    def work(
+        self, backward: bool, call: Callable[[], Any], host: Callable[[Any], Array]
+    ) -> RaceWork:
         """A call that gives a result, or also its gradients; `host` makes an array of each."""
 
         def results() -> list[Array]:
@@ -161,7 +163,7 @@ class _Problem:
             result, *gradients = output
             return self.sloped(host(result), [host(gradient) for gradient in gradients])
 
-        return Work(call, results)
+        return RaceWork(call, results)
 
 
 def _drawn(seed: Any, shape: tuple[int, ...]) -> Array:
@@ -171,7 +173,7 @@ def _drawn(seed: Any, shape: tuple[int, ...]) -> Array:
 # -- netcl -------------------------------------------------------------------------------
 
 
-def _netcl(how: str, form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
+def _netcl(how: str, form: Form, problem: _Problem, backward: bool, device: Device) -> RaceWork:
     given = [
         Tensor.from_host(array, device, requires_grad=backward and i < problem.count)
         for i, array in enumerate(problem.host)
@@ -208,7 +210,9 @@ def _host(value: Any) -> Array:
 # -- the others --------------------------------------------------------------------------
 
 
-def _torch(compiled: bool, form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
+def _torch(
+    compiled: bool, form: Form, problem: _Problem, backward: bool, device: Device
+) -> RaceWork:
     torch, place = library("torch"), torch_place(device)
     given = [torch.from_numpy(array).to(place) for array in problem.host]
     leaves = [tensor.requires_grad_() for tensor in given[: problem.count]] if backward else []
@@ -229,7 +233,7 @@ def _torch(compiled: bool, form: Form, problem: _Problem, backward: bool, device
     return problem.work(backward, call, lambda each: each.detach().cpu().numpy())
 
 
-def _jax(form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
+def _jax(form: Form, problem: _Problem, backward: bool, device: Device) -> RaceWork:
     jax = library("jax")
     given = [jax.numpy.asarray(array) for array in problem.host]
     leaves, others = given[: problem.count], given[problem.count :]
@@ -245,7 +249,7 @@ def _jax(form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
     return problem.work(True, lambda: compiled(leaves, others, seed), np.asarray)
 
 
-def _tinygrad(form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
+def _tinygrad(form: Form, problem: _Problem, backward: bool, device: Device) -> RaceWork:
     tinygrad = library("tinygrad")
     given = [tinygrad.Tensor(array).realize() for array in problem.host]
     seed = tinygrad.Tensor(problem.seed).realize() if backward else None
@@ -262,12 +266,12 @@ def _tinygrad(form: Form, problem: _Problem, backward: bool, device: Device) -> 
     return problem.work(backward, lambda: compiled(*given), lambda each: each.numpy())
 
 
-def _numpy(form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
+def _numpy(form: Form, problem: _Problem, backward: bool, device: Device) -> RaceWork:
     return problem.work(False, lambda: form(np, *problem.host), np.asarray)
 
 
 #: Peer -> the library whose form it takes, and what makes its work.
-_MAKERS: Final[Mapping[str, tuple[str, Callable[..., Work]]]] = {
+_MAKERS: Final[Mapping[str, tuple[str, Callable[..., RaceWork]]]] = {
     "netcl": ("netcl", partial(_netcl, "eager")),
     "netcl-compiled": ("netcl", partial(_netcl, "compiled")),
     "netcl-replay": ("netcl", partial(_netcl, "replay")),

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from harness import jax_layers
-from harness.cases import Array, Work
+from harness.cases import Array, RaceWork
 from harness.peers import library
 from harness.weights import drawn
 from netcl_core import Device
@@ -51,7 +51,7 @@ def jax_step(
     data: Callable[[], Sequence[Array]],
     optimizer: str,
     device: Device,
-) -> Work:
+) -> RaceWork:
     """A step of a model that is written for any library, as `model_case` has it.
 
     Args:
@@ -89,7 +89,7 @@ def jax_step(
         losses, slopes = jax.jit(gradients)(state[0][0], *inputs)
         return [np.asarray(value) for value in (losses, *slopes)]
 
-    return Work(call, results)
+    return RaceWork(call, results)
 
 
 def _updating(jax: Any, optimizer: str) -> Callable[[Any, Any], Any]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from harness.cases import Array, Case, Limit
+from harness.cases import Array, RaceCase, RaceLimit
 from harness.jax_training import jax_step
 from harness.peers import library, torch_ops
 from harness.training import Training, training_case
@@ -28,11 +28,11 @@ def model_case(
     data: Callable[[], Sequence[Array]],
     *,
     optimizer: str = "Adam",
-    limit: Limit | None = None,
+    limit: RaceLimit | None = None,
     tolerance: float = 1e-4,
     needs: Iterable[str] = (),
     by_jax: bool = True,
-) -> Case:
+) -> RaceCase:
     """A step of training of a model that is written once for both libraries.
 
     >>> data = lambda: [np.ones((2, 3), np.float32)]

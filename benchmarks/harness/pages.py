@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.records import Record, load
+from harness.records import RaceRecord, load
 from harness.table import heading, libraries, markdown, notes
 
 
-def last_records(folder: Path) -> dict[str, Record]:
+def last_records(folder: Path) -> dict[str, RaceRecord]:
     """The name of a file in the folder -> its record, of each device the last."""
     by_stem = {path.stem: load(path) for path in sorted(folder.glob("*.json"))}
     last = {
@@ -20,7 +20,7 @@ def last_records(folder: Path) -> dict[str, Record]:
     }
 
 
-def section(record: Record, drawing: str) -> Iterator[str]:
+def section(record: RaceRecord, drawing: str) -> Iterator[str]:
     """Lines of Markdown: the device, the table, what has no time and why, the drawing.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Final
 
 import jinja2
 
-from harness.records import Record, Result
+from harness.records import RaceRecord, RaceResult
 from harness.table import heading, libraries
 
 _FOLDER: Final = Path(__file__).parent
@@ -25,7 +25,7 @@ def place(ratio: float) -> float:
     return max(-1.0, min(1.0, math.log2(ratio) / _DOUBLINGS))
 
 
-def svg(record: Record) -> str:
+def svg(record: RaceRecord) -> str:
     """The drawing; cases without a time of ours are left out."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER),
@@ -45,7 +45,7 @@ def _tick(power: int) -> str:
     return str(2**power) if power >= 0 else f"1/{2**-power}"
 
 
-def _bar(result: Result) -> dict[str, object]:
+def _bar(result: RaceResult) -> dict[str, object]:
     ratio, limit = result.ratio(), result.of_limit()
     rival = f"of {result.best(False)}" if ratio is not None else "no peer"
     return {

@@ -20,7 +20,7 @@ _KIND: Final = "bench"
 
 @final
 @dataclass(frozen=True)
-class Outcome:
+class RaceOutcome:
     """What came of one peer: a time, or why there is none.
 
     Attributes:
@@ -36,7 +36,7 @@ class Outcome:
 
 @final
 @dataclass(frozen=True)
-class Result:
+class RaceResult:
     """What came of a case.
 
     Attributes:
@@ -50,7 +50,7 @@ class Result:
 
     item: str
     case: str
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, RaceOutcome]
     limit: str = ""
     limit_seconds: float | None = None
     needs: str = ""
@@ -89,7 +89,7 @@ class Result:
 
 @final
 @dataclass(frozen=True)
-class Record:
+class RaceRecord:
     """A run.
 
     Attributes:
@@ -105,7 +105,7 @@ class Record:
     device: Mapping[str, str]
     versions: Mapping[str, str]
     settings: Mapping[str, str]
-    results: tuple[Result, ...]
+    results: tuple[RaceResult, ...]
 
     def as_data(self) -> dict[str, Any]:
         """The record as JSON has it, with the ratios."""
@@ -120,7 +120,7 @@ class Record:
         }
 
 
-def _with_ratios(result: Result) -> dict[str, Any]:
+def _with_ratios(result: RaceResult) -> dict[str, Any]:
     return {
         **asdict(result),
         "ours": result.best(True),
@@ -130,26 +130,26 @@ def _with_ratios(result: Result) -> dict[str, Any]:
     }
 
 
-def save(record: Record, path: Path) -> None:
+def save(record: RaceRecord, path: Path) -> None:
     """Write a record as JSON."""
     text = json.dumps(record.as_data(), indent=1, ensure_ascii=False)
     write_text("bench", path, f"{text}\n")
 
 
-def load(path: Path) -> Record:
+def load(path: Path) -> RaceRecord:
     """Read a record; raises ArgumentError where the file holds none of this schema."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if (data["kind"], data["schema"]) != (_KIND, SCHEMA):
             raise ValueError(f"kind {data['kind']!r}, schema {data['schema']!r}")
-        record: Record = read(Record, data)
+        record: RaceRecord = read(RaceRecord, data)
         return record
     except (OSError, ValueError, KeyError, TypeError) as error:
         expected = f"a record of `python benchmarks --json`, schema {SCHEMA}"
         raise ArgumentError(message("bench", f"{path}: {error}", expected)) from error
 
 
-def latest(path: Path, device: str) -> Record:
+def latest(path: Path, device: str) -> RaceRecord:
     """The record in a file, or the last one of a device among those in a folder."""
     if not path.is_dir():
         return load(path)

@@ -17,10 +17,10 @@ from netcl_plugin_kit.timing import Clock
 from netcl_plugin_kit.writing import write_text
 
 from harness import finding, peers
-from harness.cases import Case
+from harness.cases import RaceCase
 from harness.comparing import fallen
 from harness.plot import svg
-from harness.records import Record, Result, latest, save
+from harness.records import RaceRecord, RaceResult, latest, save
 from harness.running import run_case
 from harness.table import header, heading, libraries, notes, rows
 from netcl_core import Device, default_device, use_device
@@ -33,7 +33,7 @@ _WAITING: Final = "OMP_WAIT_POLICY"
 
 @final
 @dataclass(frozen=True)
-class Options:
+class RaceOptions:
     """What the command takes."""
 
     items: tuple[str, ...]
@@ -47,7 +47,7 @@ class Options:
     tolerance: float
 
 
-def run(options: Options, clock: Clock = time.perf_counter) -> int:
+def run(options: RaceOptions, clock: Clock = time.perf_counter) -> int:
     """Measure, print, write; 1 if ours failed, was wrong or fell behind, else 0."""
     os.environ.setdefault(_WAITING, "PASSIVE")
     wanted = _wanted(options.peers)
@@ -58,7 +58,7 @@ def run(options: Options, clock: Clock = time.perf_counter) -> int:
         absent = peers.absences(device, {name: peers.PEERS[name] for name in wanted})
         date = datetime.now(UTC).isoformat(timespec="seconds")
         facts = _described(device), peers.versions(absent), _settings(options)
-        record = Record(date, *facts, ())
+        record = RaceRecord(date, *facts, ())
         for result in _results(cases, device, absent, options.budget, clock):
             record = replace(record, results=(*record.results, result))
             _write(record, options)
@@ -83,7 +83,7 @@ def _is_ours(name: str) -> bool:
     return peers.PEERS[name].ours
 
 
-def _check(options: Options, device: Device) -> None:
+def _check(options: RaceOptions, device: Device) -> None:
     """What would otherwise fail after minutes."""
     if options.against is not None:
         latest(options.against, device.name)
@@ -93,12 +93,12 @@ def _check(options: Options, device: Device) -> None:
 
 
 def _results(
-    cases: deque[tuple[str, Case]],
+    cases: deque[tuple[str, RaceCase]],
     device: Device,
     absent: Mapping[str, str],
     budget: float,
     clock: Clock,
-) -> Iterator[Result]:
+) -> Iterator[RaceResult]:
     """One per case; none is kept, since a case holds its data."""
     count = len(cases)
     while cases:
@@ -117,7 +117,7 @@ def _described(device: Device) -> dict[str, str]:
     }
 
 
-def _settings(options: Options) -> dict[str, str]:
+def _settings(options: RaceOptions) -> dict[str, str]:
     return {
         "budget": f"{options.budget:g}",
         "python": platform.python_version(),
@@ -126,14 +126,14 @@ def _settings(options: Options) -> dict[str, str]:
     }
 
 
-def _show(record: Record) -> None:
+def _show(record: RaceRecord) -> None:
     print(heading(record), libraries(record), sep="\n")
     print_table(header(record), list(rows(record)))
     for line in notes(record):
         print(line)
 
 
-def _write(record: Record, options: Options) -> None:
+def _write(record: RaceRecord, options: RaceOptions) -> None:
     """After each case, so that an interrupted run leaves what it has."""
     if options.json is not None:
         save(record, options.json)
@@ -141,7 +141,7 @@ def _write(record: Record, options: Options) -> None:
         write_text("bench", options.svg, svg(record))
 
 
-def _told(record: Record, options: Options) -> int:
+def _told(record: RaceRecord, options: RaceOptions) -> int:
     """The exit code; what fell behind is named."""
     behind: list[str] = []
     if options.against is not None:

@@ -12,9 +12,9 @@ from typing import Any, final
 import numpy as np
 from netcl_plugin_kit.timing import Clock, Timed, best_times
 
-from harness.cases import Array, Case, Limit, Maker, Work
+from harness.cases import Array, Maker, RaceCase, RaceLimit, RaceWork
 from harness.peers import PEERS, Peer
-from harness.records import Outcome, Result, State
+from harness.records import RaceOutcome, RaceResult, State
 from netcl_core import Device
 
 
@@ -44,14 +44,14 @@ def _difference(actual: Any, right: Array) -> float:
 
 def run_case(
     item: str,
-    case: Case,
+    case: RaceCase,
     device: Device,
     absent: Mapping[str, str],
     budget: float,
     *,
     peers: Mapping[str, Peer] = PEERS,
     clock: Clock = time.perf_counter,
-) -> Result:
+) -> RaceResult:
     """Make, check and time.
 
     Args:
@@ -70,29 +70,29 @@ def run_case(
         except Exception as error:
             needs = f"needs its reference, which raised {_told(error)}"
     if needs:
-        return Result(item, case.name, {}, needs=needs)
+        return RaceResult(item, case.name, {}, needs=needs)
     try:
-        return _Run(device, absent, peers).result(item, case, right, budget, clock)
+        return _RaceRun(device, absent, peers).result(item, case, right, budget, clock)
     finally:
         gc.collect()
 
 
 @final
-class _Run:
+class _RaceRun:
     def __init__(
         self, device: Device, absent: Mapping[str, str], peers: Mapping[str, Peer]
     ) -> None:
         self.device, self.absent, self.peers = device, absent, peers
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, RaceOutcome] = {}
 
     def result(
         self,
         item: str,
-        case: Case,
+        case: RaceCase,
         right: Sequence[Array] | None,
         budget: float,
         clock: Clock,
-    ) -> Result:
+    ) -> RaceResult:
         works = self._checked(case, right, self._made(case.makers))
         limits = self._limits(case.limit)
         timed = {("peer", name): self._timed(name, work) for name, work in works.items()}
@@ -103,11 +103,11 @@ class _Run:
         outcomes = {name: self.outcomes[name] for name in self.absent if name in self.outcomes}
         limit = [seconds for (role, _), seconds in best.items() if role == "limit"]
         if case.limit is None or not limit:
-            return Result(item, case.name, outcomes)
-        return Result(item, case.name, outcomes, case.limit.name, min(limit) * case.limit.scale)
+            return RaceResult(item, case.name, outcomes)
+        return RaceResult(item, case.name, outcomes, case.limit.name, min(limit) * case.limit.scale)
 
     def _end(self, name: str, state: State, note: str, seconds: float | None = None) -> None:
-        self.outcomes[name] = Outcome(state, self.peers[name].ours, seconds, note)
+        self.outcomes[name] = RaceOutcome(state, self.peers[name].ours, seconds, note)
 
     def _end_timed(self, name: str, seconds: float | None, error: Exception | None) -> None:
         if error is None:
@@ -115,7 +115,7 @@ class _Run:
         else:
             self._end(name, "failed", _told(error))
 
-    def _made(self, makers: Mapping[str, Maker]) -> dict[str, Work]:
+    def _made(self, makers: Mapping[str, Maker]) -> dict[str, RaceWork]:
         """The work of each that is here; a library may raise anything, and the others go on."""
         by_name = {}
         for name, why in self.absent.items():
@@ -131,8 +131,8 @@ class _Run:
         return by_name
 
     def _checked(
-        self, case: Case, right: Sequence[Array] | None, works: Mapping[str, Work]
-    ) -> dict[str, Work]:
+        self, case: RaceCase, right: Sequence[Array] | None, works: Mapping[str, RaceWork]
+    ) -> dict[str, RaceWork]:
         """Those whose results are right; without a reference the first one's are."""
         passed = {}
         for name, work in works.items():
@@ -149,7 +149,7 @@ class _Run:
                 self._end(name, "wrong", f"off by {off:.1e}, at most {case.tolerance:.0e}")
         return passed
 
-    def _limits(self, limit: Limit | None) -> dict[str, Work]:
+    def _limits(self, limit: RaceLimit | None) -> dict[str, RaceWork]:
         """What makes the limit, of those that are here and able to."""
         by_name = {}
         for name, maker in ({} if limit is None else limit.makers).items():
@@ -158,7 +158,7 @@ class _Run:
                     by_name[name] = maker(self.device)
         return by_name
 
-    def _timed(self, name: str, work: Work) -> Timed:
+    def _timed(self, name: str, work: RaceWork) -> Timed:
         wait = self.peers[name].waiting(self.device)
         return Timed(work.call, wait, each=self.device.kind != "gpu")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from harness.peers import PEERS
-from harness.records import Record, Result
+from harness.records import RaceRecord, RaceResult
 
 _UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
@@ -23,7 +23,7 @@ def duration(seconds: float) -> str:
     )
 
 
-def columns(record: Record) -> tuple[list[str], list[str]]:
+def columns(record: RaceRecord) -> tuple[list[str], list[str]]:
     """Our ways and the others that have a time somewhere, in the peers' order."""
     columns_of = [
         {name for result in record.results for name in result.times(ours)} for ours in (True, False)
@@ -33,13 +33,13 @@ def columns(record: Record) -> tuple[list[str], list[str]]:
     return ours, others
 
 
-def header(record: Record) -> list[str]:
+def header(record: RaceRecord) -> list[str]:
     """Names of the columns."""
     ours, others = columns(record)
     return ["case", *ours, *(f"/ {name}" for name in others), "/ limit"]
 
 
-def rows(record: Record, bold: str = "") -> Iterator[list[str]]:
+def rows(record: RaceRecord, bold: str = "") -> Iterator[list[str]]:
     """A row per case: times of ours; then the best of them in parts of each other.
 
     Args:
@@ -51,7 +51,9 @@ def rows(record: Record, bold: str = "") -> Iterator[list[str]]:
         yield [f"{result.item}/{result.case}", *_cells(result, ours, others, bold)]
 
 
-def _cells(result: Result, ours: Sequence[str], others: Sequence[str], bold: str) -> Iterator[str]:
+def _cells(
+    result: RaceResult, ours: Sequence[str], others: Sequence[str], bold: str
+) -> Iterator[str]:
     mine, best, rival = result.times(True), result.best(True), result.best(False)
     for name in ours:
         outcome = result.outcomes.get(name)
@@ -69,7 +71,7 @@ def _cells(result: Result, ours: Sequence[str], others: Sequence[str], bold: str
     yield f"{ratio:.2f} ({result.limit})" if ratio is not None else ""
 
 
-def notes(record: Record) -> Iterator[str]:
+def notes(record: RaceRecord) -> Iterator[str]:
     """Why something has no time, a line each; that a peer is absent is said once."""
     absent = {
         f"{name}: absent, {outcome.note}": None
@@ -87,19 +89,19 @@ def notes(record: Record) -> Iterator[str]:
                 yield f"{what}: {name} {outcome.state}, {outcome.note}"
 
 
-def heading(record: Record) -> str:
+def heading(record: RaceRecord) -> str:
     """The device and the date in a line."""
     device = record.device
     driver = f"{device['platform']} {device['driver']}"
     return f"{device['name']}, {device['units']} units, {driver}, {record.date[:10]}"
 
 
-def libraries(record: Record) -> str:
+def libraries(record: RaceRecord) -> str:
     """The versions in a line."""
     return ", ".join(f"{name} {version}" for name, version in record.versions.items())
 
 
-def markdown(record: Record) -> Iterator[str]:
+def markdown(record: RaceRecord) -> Iterator[str]:
     """The table for a page; the ratio to the best peer is bold."""
     names = header(record)
     yield f"| {' | '.join(names)} |"

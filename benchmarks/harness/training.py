@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 import netcl_core.autograd as ag
-from harness.cases import Array, Case, Limit, Maker, Work
+from harness.cases import Array, Maker, RaceCase, RaceLimit, RaceWork
 from harness.peers import library, torch_compiled, torch_place
 from netcl_core import Device, use_device
 
@@ -68,11 +68,11 @@ def training_case(
     ours: Ours,
     theirs: Theirs,
     *,
-    limit: Limit | None = None,
+    limit: RaceLimit | None = None,
     tolerance: float = 1e-4,
     needs: str = "",
     others: Mapping[str, Maker] | None = None,
-) -> Case:
+) -> RaceCase:
     """A step of training as a case.
 
     PyTorch's eager step has the optimizer as it is by default, the others its fused form, the
@@ -83,8 +83,8 @@ def training_case(
         ours: Makes netcl's.
         theirs: Makes PyTorch's, of the same weights and inputs.
         limit: What a step is compared with besides the peers.
-        tolerance: As `Case` has it; of the loss and of each gradient.
-        needs: As `Case` has it.
+        tolerance: As `RaceCase` has it; of the loss and of each gradient.
+        needs: As `RaceCase` has it.
         others: Further peers and what makes their work.
     """
     makers: dict[str, Maker] = {
@@ -96,10 +96,10 @@ def training_case(
     }
     known = importlib.util.find_spec("torch") is not None
     reference = partial(_exact, theirs) if known else None
-    return Case(name, makers, reference, limit, tolerance, needs)
+    return RaceCase(name, makers, reference, limit, tolerance, needs)
 
 
-def _netcl(how: str, ours: Ours, device: Device) -> Work:
+def _netcl(how: str, ours: Ours, device: Device) -> RaceWork:
     with use_device(device):
         training = ours()
     if how:
@@ -108,7 +108,7 @@ def _netcl(how: str, ours: Ours, device: Device) -> Work:
     def results() -> list[Array]:
         return [gradient.numpy() for gradient in training.gradients()]
 
-    return Work(_replayed(training) if how == "-replay" else _stepping(training), results)
+    return RaceWork(_replayed(training) if how == "-replay" else _stepping(training), results)
 
 
 def _stepping(training: Training) -> Callable[[], Any]:
@@ -128,14 +128,14 @@ def _replayed(training: Training) -> Callable[[], Any]:
     return call
 
 
-def _torch(compiled: bool, theirs: Theirs, device: Device) -> Work:
+def _torch(compiled: bool, theirs: Theirs, device: Device) -> RaceWork:
     training = theirs(torch_place(device), "float32", compiled)
     if compiled:
         training = training.compiled(torch_compiled)
-    return Work(_stepping(training), lambda: _arrays(training))
+    return RaceWork(_stepping(training), lambda: _arrays(training))
 
 
-def _torch_graph(theirs: Theirs, device: Device) -> Work:
+def _torch_graph(theirs: Theirs, device: Device) -> RaceWork:
     """A whole step is captured at the first call, as PyTorch documents it for CUDA graphs."""
     torch, graphs = library("torch"), list[Any]()
     training = theirs(torch_place(device), "float32", True)
@@ -150,7 +150,7 @@ def _torch_graph(theirs: Theirs, device: Device) -> Work:
                 training.step(*training.inputs)
         return graphs[0].replay()
 
-    return Work(call, lambda: _arrays(training))
+    return RaceWork(call, lambda: _arrays(training))
 
 
 def _warm(torch: Any, training: Training) -> None:

@@ -26,7 +26,7 @@ _casts: Final[Memo[Any, RegionCall]] = Memo(1024)
 
 
 @runtime_checkable
-class AmpPolicy(Protocol):
+class PolicyRecord(Protocol):
     """A policy as the registry keeps it; compiled functions are kept for each.
 
     Attributes:
@@ -43,13 +43,13 @@ class AmpPolicy(Protocol):
     def summary(self) -> str: ...
 
 
-class Casting(Protocol):
+class CastingState(Protocol):
     """What `thread.amp` is while a policy is in force."""
 
     @property
-    def policy(self) -> AmpPolicy: ...
+    def policy(self) -> PolicyRecord: ...
 
-    def again(self) -> Casting:
+    def again(self) -> CastingState:
         """The same without what has been cast: for what is computed a second time."""
 
     def in_region(self, op: str, tensors: Sequence[Any]) -> Casts | None:

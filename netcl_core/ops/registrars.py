@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, final, runtime_ch
 from netcl_core import cache
 from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive, split_attrs
 from netcl_core.errors import RegistrationError, coded, message
-from netcl_core.ops.casting import AmpPolicy
+from netcl_core.ops.casting import PolicyRecord
 from netcl_core.ops.implementations import Implementation
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, record_types
@@ -185,7 +185,7 @@ class PatternRegistrar(OpRegistrar[PatternRecord]):
             get_template(template)
 
 
-AmpPolicyRegistrar: TypeAlias = RecordRegistrar[AmpPolicy]
+AmpPolicyRegistrar: TypeAlias = RecordRegistrar[PolicyRecord]
 
 
 @final

@@ -135,7 +135,7 @@ KINDS: Final = {
             "amp_policy",
             "which ops mixed precision computes in half precision, and which it does not",
             "netcl_register_amp_policies",
-            ("netcl_core.ops.casting:AmpPolicy",),
+            ("netcl_core.ops.casting:PolicyRecord",),
             "netcl_core.ops.registrars:AmpPolicyRegistrar",
             keys=("priority", "storage"),
             shows="summary",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from harness.cases import Case, Work
+from harness.cases import RaceCase, RaceWork
 from harness.peers import Peer
 
 from netcl_core.hardware.device import Device
@@ -42,8 +42,8 @@ def raising(error: Exception) -> Callable[..., Any]:
     return call
 
 
-def maker(call: Callable[[], Any], *results: Any) -> Callable[[Device], Work]:
-    return lambda device: Work(call, lambda: [np.asarray(each) for each in results])
+def maker(call: Callable[[], Any], *results: Any) -> Callable[[Device], RaceWork]:
+    return lambda device: RaceWork(call, lambda: [np.asarray(each) for each in results])
 
 
 def peers_of(clock: Clock, **ours: bool) -> dict[str, Peer]:
@@ -55,8 +55,8 @@ def peers_of(clock: Clock, **ours: bool) -> dict[str, Peer]:
     return {name: Peer(each, lambda device: "", waiting) for name, each in ours.items()}
 
 
-def case(clock: Clock, times: dict[str, float], **options: Any) -> Case:
+def case(clock: Clock, times: dict[str, float], **options: Any) -> RaceCase:
     """A case of peers that are right and take so long."""
     makers = {name: maker(clock.taking(name, [t]), [1.0, 2.0]) for name, t in times.items()}
     reference = options.pop("reference", lambda: [np.array([1.0, 2.0])])
-    return Case("fake", makers, reference, **options)
+    return RaceCase("fake", makers, reference, **options)

@@ -8,15 +8,15 @@ from dataclasses import replace
 import fakes
 import numpy as np
 import pytest
-from harness.cases import Case, Limit, Work
-from harness.records import Result
+from harness.cases import RaceCase, RaceLimit, RaceWork
+from harness.records import RaceResult
 from harness.running import off_by, run_case
 from netcl_plugin_kit.timing import Timed, best_times
 
 import netcl_core as nc
 
 
-def run(case: Case, clock: fakes.Clock, absent: dict[str, str] | None = None) -> Result:
+def run(case: RaceCase, clock: fakes.Clock, absent: dict[str, str] | None = None) -> RaceResult:
     peers = fakes.peers_of(clock, mine=True, other=False, third=False)
     given = absent or dict.fromkeys(peers, "")
     return run_case("item", case, nc.get_device("numpy"), given, 1.0, peers=peers, clock=clock)
@@ -115,7 +115,7 @@ def test_how_far_results_are_off(
 
 def test_ratios_of_a_case() -> None:
     clock = fakes.Clock()
-    limit = Limit("copy", {"other": fakes.maker(clock.taking("limit", [0.5]))}, 0.5)
+    limit = RaceLimit("copy", {"other": fakes.maker(clock.taking("limit", [0.5]))}, 0.5)
     found = run(fakes.case(clock, {"mine": 1.0, "other": 4.0, "third": 2.0}, limit=limit), clock)
     assert {name: each.seconds for name, each in found.outcomes.items()} == {
         "mine": 1.0, "other": 4.0, "third": 2.0,
@@ -128,7 +128,7 @@ def test_ratios_of_a_case() -> None:
 def test_a_limit_that_cannot_be_had_is_left_out() -> None:
     clock = fakes.Clock()
     makers = {"other": fakes.raising(MemoryError()), "third": fakes.maker(fakes.raising(OSError()))}
-    found = run(fakes.case(clock, {"mine": 1.0}, limit=Limit("copy", makers)), clock)
+    found = run(fakes.case(clock, {"mine": 1.0}, limit=RaceLimit("copy", makers)), clock)
     assert (found.limit, found.limit_seconds, found.of_limit()) == ("", None, None)
     assert found.outcomes["mine"].seconds == 1.0
 
@@ -151,7 +151,7 @@ def test_a_peer_that_fails_is_reported(where: str, who: str) -> None:
     right = fakes.maker(lambda: None, [1.0, 2.0])
     broken = {
         "make": fails,
-        "results": lambda device: Work(lambda: None, fails),
+        "results": lambda device: RaceWork(lambda: None, fails),
         "call": lambda device: replace(right(device), call=fails),
     }
     case = fakes.case(clock, {"mine": 1.0, "other": 1.0, "third": 1.0})

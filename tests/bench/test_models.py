@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import model_case
-from harness.cases import Case
+from harness.cases import RaceCase
 from harness.peers import PEERS, absences
 from harness.running import off_by
 
@@ -55,7 +55,7 @@ def data() -> list[Any]:
     return [tokens[:, :-1].copy(), tokens[:, 1:].reshape(-1) % 5]
 
 
-def case(optimizer: str = "AdamW") -> Case:
+def case(optimizer: str = "AdamW") -> RaceCase:
     return model_case("words", words, loss_of_words, data, optimizer=optimizer)
 
 

@@ -12,29 +12,31 @@ import pytest
 from harness.comparing import fallen
 from harness.pages import last_records, section
 from harness.plot import svg
-from harness.records import Outcome, Record, Result, latest, load, save
+from harness.records import RaceOutcome, RaceRecord, RaceResult, latest, load, save
 from harness.table import duration, header, markdown, notes, rows
 
 from netcl_core.errors import ArgumentError
 
 
-def result(case: str = "a", ours: float | None = 1.0, others: Any = None, **facts: Any) -> Result:
-    outcomes = {"netcl": Outcome("timed" if ours else "failed", True, ours)}
+def result(
+    case: str = "a", ours: float | None = 1.0, others: Any = None, **facts: Any
+) -> RaceResult:
+    outcomes = {"netcl": RaceOutcome("timed" if ours else "failed", True, ours)}
     times = {"torch": 2.0, "jax": 4.0} if others is None else others
-    outcomes |= {name: Outcome("timed", False, seconds) for name, seconds in times.items()}
-    return Result("item", case, outcomes, **facts)
+    outcomes |= {name: RaceOutcome("timed", False, seconds) for name, seconds in times.items()}
+    return RaceResult("item", case, outcomes, **facts)
 
 
-def record(*results: Result, **facts: Any) -> Record:
+def record(*results: RaceResult, **facts: Any) -> RaceRecord:
     given = {"name": "Box", "platform": "P", "kind": "cpu", "driver": "1", "units": "2"}
-    made = Record("2026-11-20T01:00:00+00:00", given, {"torch": "2"}, {"budget": "1"}, results)
+    made = RaceRecord("2026-11-20T01:00:00+00:00", given, {"torch": "2"}, {"budget": "1"}, results)
     return replace(made, **facts)
 
 
 SOME = record(
     result(limit="copy", limit_seconds=0.5),
     result("<b> & c", None),
-    Result("item", "c", {}, needs="needs conv2d"),
+    RaceResult("item", "c", {}, needs="needs conv2d"),
 )
 
 
@@ -102,7 +104,7 @@ def test_without_peers_the_limit_is_what_counts() -> None:
 
 
 def test_ours_that_fails_now_fell_behind() -> None:
-    wrong = replace(result(), outcomes={"netcl": Outcome("wrong", True, None, "off by 1")})
+    wrong = replace(result(), outcomes={"netcl": RaceOutcome("wrong", True, None, "off by 1")})
     assert fallen(record(wrong), SOME) == ["item/a: netcl was timed, and is wrong now: off by 1"]
 
 
@@ -135,8 +137,8 @@ def test_the_table() -> None:
 
 
 def test_what_has_no_time_is_said_once() -> None:
-    lost = {"jax": Outcome("absent", False, None, "not installed"),
-            "torch": Outcome("failed", False, None, "ValueError: x")}  # fmt: skip
+    lost = {"jax": RaceOutcome("absent", False, None, "not installed"),
+            "torch": RaceOutcome("failed", False, None, "ValueError: x")}  # fmt: skip
     some = record(*(replace(result(case), outcomes=lost) for case in "ab"), SOME.results[2])
     assert list(notes(some)) == [
         "jax: absent, not installed",

@@ -30,7 +30,7 @@ from harness.plot import svg
 from netcl_market.failures import FAILURES
 from netcl_plugin_kit.check.findings import KINDS as STATIC_FINDINGS
 from netcl_plugin_kit.check.findings import NOTES
-from netcl_plugin_kit.new.names import Names
+from netcl_plugin_kit.new.names import ProjectNames
 from netcl_plugin_kit.new.project import rendered
 from netcl_plugin_kit.testing import vocabulary
 from netcl_plugin_kit.testing.findings import KINDS as RUN_FINDINGS
@@ -195,7 +195,7 @@ PACKAGE = "src/netcl_plugin_bump"
 
 def _new(kind: str) -> dict[str, str]:
     """What `netcl plugins new bump` writes."""
-    names = Names("bump", "netcl-plugin-bump", "netcl_plugin_bump", "bump")
+    names = ProjectNames("bump", "netcl-plugin-bump", "netcl_plugin_bump", "bump")
     return rendered(SCAFFOLDS[kind], names, "nobody")
 
 

@@ -6,18 +6,18 @@ from typing import Any, Final
 
 import numpy as np
 from netcl_plugin_conv.tables import Resampling, table_of
-from netcl_plugin_conv.windows import Axis
+from netcl_plugin_conv.windows import WindowAxis
 from sanitizer_calls import Call, T, call, each
 
 #: Windows: with a border, dilated ones, adaptive ones.
-BORDER: Final = (Axis(7, 4, 3, 2, 1), Axis(37, 19, 3, 2, 1))
-APART: Final = (Axis(5, 3, 2, 1, 0, 2), Axis(19, 9, 2, 2, 0, 1))
-ADAPTIVE: Final = (Axis(7, 3, 3, adaptive=True), Axis(9, 2, 5, adaptive=True))
+BORDER: Final = (WindowAxis(7, 4, 3, 2, 1), WindowAxis(37, 19, 3, 2, 1))
+APART: Final = (WindowAxis(5, 3, 2, 1, 0, 2), WindowAxis(19, 9, 2, 2, 0, 1))
+ADAPTIVE: Final = (WindowAxis(7, 3, 3, adaptive=True), WindowAxis(9, 2, 5, adaptive=True))
 LINEAR: Final = (Resampling(5, 10, "linear", scale=0.5), Resampling(19, 38, "linear", scale=0.5))
 NEAREST: Final = (Resampling(5, 5, "nearest", scale=1.0), Resampling(19, 9, "nearest", scale=2.1))
 PAIRS: Final = tuple(
     Resampling(axis.size, axis.count, "average", axis)
-    for axis in (Axis(6, 3, 2, 2), Axis(38, 19, 2, 2))
+    for axis in (WindowAxis(6, 3, 2, 2), WindowAxis(38, 19, 2, 2))
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from netcl_plugin_data_kernels.expressions import Expression
 from netcl_plugin_data_kernels.operators import operator_of
-from netcl_plugin_data_kernels.reading import Table
+from netcl_plugin_data_kernels.reading import ManifestTable
 from netcl_plugin_data_kernels.tables import NUMPY, SHAPES, Ops
 
 from netcl_core.errors import NetclError, RegistrationError
@@ -51,10 +51,12 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
 @pytest.mark.parametrize(("change", "text"), WRONG.values(), ids=WRONG)
 def test_a_wrong_definition_is_named(change: Callable[[Any], Any], text: str) -> None:
     definition = copy.deepcopy(DEFINITION)
-    assert operator_of("damp", Table(definition, "damp"), (), "any/any.cl.j2").name == "damp"
+    assert (
+        operator_of("damp", ManifestTable(definition, "damp"), (), "any/any.cl.j2").name == "damp"
+    )
     change(definition)
     with pytest.raises(RegistrationError, match=text) as raised:
-        operator_of("damp", Table(definition, "damp"), (), "any/any.cl.j2")
+        operator_of("damp", ManifestTable(definition, "damp"), (), "any/any.cl.j2")
     assert raised.value.code == "NP318"  # type: ignore[attr-defined]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from netcl_plugin_kit.new import project
-from netcl_plugin_kit.new.names import Names, chosen
+from netcl_plugin_kit.new.names import ProjectNames, chosen
 
 import netcl_core as nc
 from netcl_core.cli.main import netcl
@@ -38,14 +38,14 @@ def complaint(result: Result) -> str:
 @pytest.mark.parametrize(
     ("given", "op", "names"),
     [
-        ("tulip", None, Names("tulip", "netcl-plugin-tulip", "netcl_plugin_tulip", "tulip")),
+        ("tulip", None, ProjectNames("tulip", "netcl-plugin-tulip", "netcl_plugin_tulip", "tulip")),
         ("netcl-plugin-tulip", None, chosen("tulip", PRIMITIVE)),
         ("Netcl_Plugin.Tulip", None, chosen("tulip", PRIMITIVE)),
-        ("a-b2", None, Names("a-b2", "netcl-plugin-a-b2", "netcl_plugin_a_b2", "a_b2")),
-        ("a_b2", "other", Names("a-b2", "netcl-plugin-a-b2", "netcl_plugin_a_b2", "other")),
+        ("a-b2", None, ProjectNames("a-b2", "netcl-plugin-a-b2", "netcl_plugin_a_b2", "a_b2")),
+        ("a_b2", "other", ProjectNames("a-b2", "netcl-plugin-a-b2", "netcl_plugin_a_b2", "other")),
     ],
 )
-def test_names(given: str, op: str | None, names: Names) -> None:
+def test_names(given: str, op: str | None, names: ProjectNames) -> None:
     assert chosen(given, PRIMITIVE, op) == names
 
 
@@ -208,7 +208,9 @@ def test_any_author_is_written(tmp_path: Path) -> None:
     """Also with characters that JSON writes in halves, and TOML does not."""
     author = 'Ada "\U0001f431" \\ \x7f \u4e2d'
     for kind in SCAFFOLDS.values():
-        files = project.rendered(kind, Names("t", "netcl-plugin-t", "netcl_plugin_t", "t"), author)
+        files = project.rendered(
+            kind, ProjectNames("t", "netcl-plugin-t", "netcl_plugin_t", "t"), author
+        )
         (given,) = tomllib.loads(files["pyproject.toml"])["project"]["authors"]
         assert given == {"name": author}
 
@@ -216,7 +218,7 @@ def test_any_author_is_written(tmp_path: Path) -> None:
 def test_every_kind_has_its_files() -> None:
     """A row of the table without a folder of templates would write a project without an op."""
     for kind in SCAFFOLDS.values():
-        names = Names("tulip", "netcl-plugin-tulip", "netcl_plugin_tulip", "bloom")
+        names = ProjectNames("tulip", "netcl-plugin-tulip", "netcl_plugin_tulip", "bloom")
         files = project.rendered(kind, names, "nobody")
         template = "src/netcl_plugin_tulip/templates/bloom.cl.j2"
         assert (template in files) == ("templates" in kind.keys)

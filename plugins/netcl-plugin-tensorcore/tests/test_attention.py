@@ -14,7 +14,7 @@ from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_linalg.attention_layouts import side_by_side
 from netcl_plugin_linalg.attention_steps import attended as by_ops
 from netcl_plugin_tensorcore import attention
-from netcl_plugin_tensorcore.attention import Tile, attended, gradients
+from netcl_plugin_tensorcore.attention import AttentionTile, attended, gradients
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -27,7 +27,11 @@ registry.load()  # which makes the templates known
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 EMULATED = "emulated/emulated.j2"
 #: As the real ones, with fewer products: each of them has two barriers when it is emulated.
-FORWARD, OF_QUERIES, OF_KEYS = Tile(2, 1, 16, 2), Tile(2, 1, 16, 2), Tile(1, 1, 32, 2)
+FORWARD, OF_QUERIES, OF_KEYS = (
+    AttentionTile(2, 1, 16, 2),
+    AttentionTile(2, 1, 16, 2),
+    AttentionTile(1, 1, 32, 2),
+)
 TILES = (FORWARD, OF_QUERIES, OF_KEYS)
 #: The norm of the difference to that of the result: weights and slopes are rounded, and results.
 BOUNDS = {"float16": 2e-3, "bfloat16": 1.5e-2}
@@ -121,7 +125,7 @@ def compare(
     shapes: Sequence[Any],
     dtype: str,
     mask: Any = None,
-    tiles: Sequence[Tile] = TILES,
+    tiles: Sequence[AttentionTile] = TILES,
     beside: bool = False,
     **attrs: Any,
 ) -> None:

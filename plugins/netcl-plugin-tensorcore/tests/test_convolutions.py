@@ -22,7 +22,7 @@ from netcl_plugin_conv.convolution import (
 from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_tensorcore import convolutions
 from netcl_plugin_tensorcore.convolutions import convolved, plain_task, transposed_task, unsuited
-from netcl_plugin_tensorcore.products import TYPES, Tile
+from netcl_plugin_tensorcore.products import TYPES, WarpTile
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -34,11 +34,11 @@ registry.load()  # which makes the templates known
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 #: As the real ones, with fewer products: each of them has two barriers when it is emulated.
 SMALL = {
-    "float32": Tile(32, 32, 16, 3, 2, 2),
-    "float16": Tile(64, 64, 16, 4, 2, 2),
-    "bfloat16": Tile(64, 64, 16, 4, 2, 2),
+    "float32": WarpTile(32, 32, 16, 3, 2, 2),
+    "float16": WarpTile(64, 64, 16, 4, 2, 2),
+    "bfloat16": WarpTile(64, 64, 16, 4, 2, 2),
 }
-GROUPED = Tile(128, 64, 32, 3, 4, 1, groups=True)
+GROUPED = WarpTile(128, 64, 32, 3, 4, 1, groups=True)
 #: The norm of the difference to that of the result: sums in float, and the result's rounding.
 BOUNDS = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
 RANDOM = np.random.default_rng(5)
@@ -74,7 +74,7 @@ def drawn(shape: tuple[int, ...], dtype: str) -> Any:
 
 def run(
     device: nc.Device, task_of: Any, weighs: bool, operator: ag.Operator, arrays: list[Any],
-    out: tuple[int, ...], attrs: dict[str, Any], dtype: str, tile: Tile, slices: int,
+    out: tuple[int, ...], attrs: dict[str, Any], dtype: str, tile: WarpTile, slices: int,
 ) -> Any:  # fmt: skip
     """The result by emulated instructions."""
     tensors = [nc.tensor(np.ascontiguousarray(x), dtype=dtype) for x in arrays]
@@ -102,7 +102,7 @@ def operands(name: str, dtype: str) -> tuple[Any, Any, Any]:
 
 
 def check_forward(
-    device: nc.Device, name: str, dtype: str, tile: Tile | None = None, slices: int = 1
+    device: nc.Device, name: str, dtype: str, tile: WarpTile | None = None, slices: int = 1
 ) -> None:
     """A convolution."""
     _, w_shape, biased, attrs = PROBLEMS[name]
@@ -118,7 +118,7 @@ def check_forward(
 
 
 def check_weights(
-    device: nc.Device, name: str, dtype: str, tile: Tile | None = None, slices: int = 1
+    device: nc.Device, name: str, dtype: str, tile: WarpTile | None = None, slices: int = 1
 ) -> None:
     """The weight's gradient."""
     _, w_shape, _, attrs = PROBLEMS[name]
@@ -130,7 +130,7 @@ def check_weights(
 
 
 def check_transposed(
-    device: nc.Device, name: str, dtype: str, tile: Tile | None = None, slices: int = 1
+    device: nc.Device, name: str, dtype: str, tile: WarpTile | None = None, slices: int = 1
 ) -> None:
     """The transposed convolution, in one walk and in those that skip what strides skip."""
     attrs = PROBLEMS[name][3]

@@ -19,7 +19,7 @@ from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_linalg import linear
 from netcl_plugin_linalg.gemm import Product
 from netcl_plugin_tensorcore import products
-from netcl_plugin_tensorcore.products import TILES, Tile, multiplied, unsuited
+from netcl_plugin_tensorcore.products import TILES, WarpTile, multiplied, unsuited
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -34,11 +34,11 @@ LAYOUTS = [(False, False), (False, True), (True, False), (True, True)]
 DTYPES = list(products.TYPES)
 #: As the real ones, with fewer products: each of them has two barriers when it is emulated.
 SMALL = {
-    "float32": Tile(32, 32, 16, 3, 2, 2),
-    "float16": Tile(64, 64, 16, 4, 2, 2),
-    "bfloat16": Tile(64, 64, 16, 4, 2, 2),
+    "float32": WarpTile(32, 32, 16, 3, 2, 2),
+    "float16": WarpTile(64, 64, 16, 4, 2, 2),
+    "bfloat16": WarpTile(64, 64, 16, 4, 2, 2),
 }
-GROUPED = Tile(128, 64, 32, 3, 4, 1, groups=True)
+GROUPED = WarpTile(128, 64, 32, 3, 4, 1, groups=True)
 #: The norm of the difference to that of the result: sums in float, and the result's rounding.
 BOUNDS = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
 RANDOM = np.random.default_rng(5)
@@ -70,7 +70,7 @@ def run(
     shape: Any,
     dtype: str,
     bias: Any = None,
-    tile: Tile | None = None,
+    tile: WarpTile | None = None,
     passes: int = 3,
 ) -> Any:
     """The result by emulated instructions."""
@@ -242,7 +242,7 @@ def test_one_pass_rounds_to_tf32(device: nc.Device) -> None:
     ],
     ids=str,
 )
-def test_a_tile_is_copied_in_whole_lines(tile: Tile, size: int) -> None:
+def test_a_tile_is_copied_in_whole_lines(tile: WarpTile, size: int) -> None:
     """Each item copies as often as others; 8 lines on, chunks are exchanged the same way."""
     for extent, lines in ((tile.bm, tile.bk), (tile.bn, tile.bk)):
         assert extent * lines * size % (16 * tile.items) == 0

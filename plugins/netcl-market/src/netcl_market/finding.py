@@ -29,7 +29,7 @@ _REFERENCE: Final = re.compile(r"[\w.]+(:[\w.]+)?( *\[.*\])?$")
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Distribution:
+class InstalledDistribution:
     """An installed distribution that has entry points of ours.
 
     Attributes:
@@ -79,13 +79,13 @@ class Distribution:
         return scanning.read(self.handle, name)
 
 
-def distributions(memory: FileMemory | None = None) -> list[Distribution]:
+def distributions(memory: FileMemory | None = None) -> list[InstalledDistribution]:
     """Every distribution with an entry point of ours, sorted by name.
 
     Of several copies the first on the path counts, as for the import system. What a memory holds
     of one is not read again.
     """
-    by_name: dict[str, Distribution] = {}
+    by_name: dict[str, InstalledDistribution] = {}
     scan = scanning.fresh()
     for handle in scan.handles:
         distribution = _recalled(handle, memory)
@@ -98,13 +98,13 @@ def distributions(memory: FileMemory | None = None) -> list[Distribution]:
     return [by_name[name] for name in sorted(by_name)]
 
 
-def find(name: str) -> Distribution | None:
+def find(name: str) -> InstalledDistribution | None:
     """An installed distribution by name, whatever its entry points; None if it is not there."""
     handle = scanning.latest().find(name)
     return None if handle is None else _distribution(handle, _facts(handle, ""))
 
 
-def _recalled(handle: Any, memory: FileMemory | None) -> Distribution | None:
+def _recalled(handle: Any, memory: FileMemory | None) -> InstalledDistribution | None:
     """A distribution, from its metadata or from memory; None if it has nothing of ours."""
     make, read = partial(_our_facts, handle), partial(_distribution, handle)
     if memory is None or not isinstance(handle, scanning.Folder):
@@ -170,11 +170,11 @@ def manifest_path(value: str) -> str:
     return "" if any(part in _BAD_PARTS or "/" in part for part in parts) else "/".join(parts)
 
 
-def _distribution(handle: Any, facts: dict[str, Any]) -> Distribution | None:
+def _distribution(handle: Any, facts: dict[str, Any]) -> InstalledDistribution | None:
     """The distribution of which these are the facts; None of one without any."""
     if not facts:
         return None
-    return Distribution(
+    return InstalledDistribution(
         **{
             **facts,
             "points": {(group, name): value for group, name, value in facts["points"]},
@@ -186,7 +186,7 @@ def _distribution(handle: Any, facts: dict[str, Any]) -> Distribution | None:
     )
 
 
-def _is_first(distribution: Distribution, scan: scanning.Scan) -> bool:
+def _is_first(distribution: InstalledDistribution, scan: scanning.Scan) -> bool:
     """Whether no other copy of the distribution, without entry points of ours, hides this one."""
     first = scan.find(distribution.name)  # a copy without a usable name is nobody's copy
     return first is None or scanning.location(first) == distribution.location

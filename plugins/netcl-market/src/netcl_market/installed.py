@@ -16,7 +16,7 @@ from typing import Final, final
 from netcl_core import __version__, config
 from netcl_core.plugins.protocol import canonical
 from netcl_market import scanning
-from netcl_market.finding import Distribution, find
+from netcl_market.finding import InstalledDistribution, find
 from netcl_market.requirements import CORE
 
 #: Rows of RECORD that tell of this machine and not of the distribution: what the installer writes
@@ -116,7 +116,7 @@ class Installed:
 
     name: str
     version: str
-    source: Distribution | None
+    source: InstalledDistribution | None
 
     @property
     def record(self) -> str | None:
@@ -184,7 +184,7 @@ def core() -> Installed:
     return Installed(CORE, __version__, find(CORE))
 
 
-def by_name(distributions: Iterable[Distribution]) -> dict[str, Installed]:
+def by_name(distributions: Iterable[InstalledDistribution]) -> dict[str, Installed]:
     """The installed distributions by their canonical names, sorted."""
     by_name = {canonical(distribution.name): distribution for distribution in distributions}
     return {name: Installed(name, by_name[name].version, by_name[name]) for name in sorted(by_name)}

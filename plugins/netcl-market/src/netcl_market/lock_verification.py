@@ -12,7 +12,7 @@ from netcl_core import config
 from netcl_core.plugins.protocol import lock_is_strict
 from netcl_market.failures import FAILURES
 from netcl_market.file_digests import MISSING, Receipts, files_in, whole
-from netcl_market.finding import Distribution
+from netcl_market.finding import InstalledDistribution
 from netcl_market.installed import Installed, Places, by_name, core, recorded
 from netcl_market.lock import Lock, Pin, read
 from netcl_market.sealed import Sealed
@@ -41,7 +41,7 @@ class Difference:
 
 
 def verify(
-    path: Path, distributions: Iterable[Distribution]
+    path: Path, distributions: Iterable[InstalledDistribution]
 ) -> tuple[Lock, list[Difference], Sealed]:
     """The lock in a file, without its sources, and how it differs from what is installed.
 

@@ -21,7 +21,7 @@ from netcl_core.plugins.protocol import (
     tell,
 )
 from netcl_market.failures import FAILURES, plugin_error
-from netcl_market.finding import Distribution
+from netcl_market.finding import InstalledDistribution
 from netcl_market.lock import Lock, counted
 from netcl_market.lock_verification import NOTES, Difference, verify
 from netcl_market.sealed import Sealed, seal, unseal
@@ -72,7 +72,7 @@ def admits_strangers() -> bool:
     return any(_unlocked)
 
 
-def hold(installed: Iterable[Distribution]) -> None:
+def hold(installed: Iterable[InstalledDistribution]) -> None:
     """Verify what is installed, and let the lock file decide between candidates from now on.
 
     Warns of what does not fit, once. Raises PluginError NP509 instead if a setting says so;
@@ -121,7 +121,7 @@ def _state(plugin: Plugin | None) -> str:
     return "not there" if plugin is None else f"{plugin.state} ({plugin.reason})"
 
 
-def verdict(installed: Iterable[Distribution]) -> LockFit | None:
+def verdict(installed: Iterable[InstalledDistribution]) -> LockFit | None:
     """How what is installed fits the lock file of the working directory; None if there is none."""
     path = lock_file()
     if path is None:

@@ -19,7 +19,7 @@ from typing import Any, Final, final
 from netcl_core import API_VERSION
 from netcl_core.errors import plain
 from netcl_market.failures import plugin_error
-from netcl_market.finding import FILE, Distribution, manifest_path
+from netcl_market.finding import FILE, InstalledDistribution, manifest_path
 
 SCHEMA: Final = 1
 #: In bytes, in levels of tables and lists, and in dots in a line: no manifest comes near these.
@@ -126,7 +126,7 @@ class Manifest:
         )
 
 
-def locate(distribution: Distribution, value: str) -> Path | None:
+def locate(distribution: InstalledDistribution, value: str) -> Path | None:
     """The file that an entry point `package:path/to/file` names; nothing is imported.
 
     First the distribution's own list of files, then, for an editable installation, the

@@ -19,7 +19,7 @@ from typing import Any, Final
 from netcl_core import API_VERSION, __version__
 from netcl_core.plugins.protocol import canonical
 from netcl_market.failures import plugin_error
-from netcl_market.finding import Distribution, version_of
+from netcl_market.finding import InstalledDistribution, version_of
 
 CORE: Final = "netcl-core"
 
@@ -35,7 +35,7 @@ def check_api(api: tuple[int, int]) -> None:
         )
 
 
-def check_distribution(distribution: Distribution) -> None:
+def check_distribution(distribution: InstalledDistribution) -> None:
     """Raise PluginError if this Python or an installed distribution does not fit."""
     python = ".".join(map(str, sys.version_info[:3]))
     wanted = distribution.requires_python

@@ -16,7 +16,7 @@ from typing import Any, Final, final
 
 from netcl_core import config
 from netcl_market import journal, records
-from netcl_market.finding import Distribution
+from netcl_market.finding import InstalledDistribution
 
 #: Codes of what must not even be tried.
 DEADLY: Final = frozenset({"NP208", "NP209"})
@@ -47,7 +47,7 @@ class States:
         self._read = self._load()
         self._kept = dict(self._read)
 
-    def get(self, distribution: Distribution, group: str, name: str) -> Memory | None:
+    def get(self, distribution: InstalledDistribution, group: str, name: str) -> Memory | None:
         """What is remembered of an entry point, unless its distribution has changed."""
         key = _key(distribution, group, name)
         state = self._kept.get(key)
@@ -60,7 +60,7 @@ class States:
 
     def put(
         self,
-        distribution: Distribution,
+        distribution: InstalledDistribution,
         group: str,
         name: str,
         code: str,
@@ -78,7 +78,7 @@ class States:
         )
         self._kept[_key(distribution, group, name)] = memory
 
-    def clear(self, distribution: Distribution, group: str, name: str) -> None:
+    def clear(self, distribution: InstalledDistribution, group: str, name: str) -> None:
         """Forget an entry point."""
         self._kept.pop(_key(distribution, group, name), None)
 
@@ -108,7 +108,7 @@ class States:
         return memory.code in DEADLY and memory != self._read.get(key)
 
 
-def _key(distribution: Distribution, group: str, name: str) -> str:
+def _key(distribution: InstalledDistribution, group: str, name: str) -> str:
     return f"{distribution.location}|{group}|{name}"
 
 

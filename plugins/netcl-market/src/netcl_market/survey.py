@@ -30,7 +30,7 @@ from netcl_core.plugins.protocol import (
 )
 from netcl_market.failures import FAILURES, plugin_error
 from netcl_market.file_memory import FileMemory
-from netcl_market.finding import Distribution, distributions
+from netcl_market.finding import InstalledDistribution, distributions
 from netcl_market.lock import strictly_listed
 from netcl_market.manifests import locate, parse, table_in
 from netcl_market.requirements import check_api, check_distribution
@@ -101,13 +101,13 @@ def _nearest(name: str, plugins: Sequence[Plugin]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def _plugin(distribution: Distribution, group: str, name: str) -> Plugin:
+def _plugin(distribution: InstalledDistribution, group: str, name: str) -> Plugin:
     return Plugin(
         name, distribution.name, distribution.version, group=group, source=distribution
     )  # fmt: skip
 
 
-def _unreadable(distribution: Distribution) -> Plugin:
+def _unreadable(distribution: InstalledDistribution) -> Plugin:
     plugin = _plugin(distribution, "", distribution.name)
     plugin.fail(plugin_error("NP112", distribution.problem), "NP112")
     return plugin
@@ -134,7 +134,7 @@ def _attempt(plugin: Plugin, step: Callable[[], None]) -> None:
         plugin.fail(error, error.code if isinstance(error, PluginError) else "NP112")
 
 
-def _read_manifest(plugin: Plugin, distribution: Distribution, memory: FileMemory) -> None:
+def _read_manifest(plugin: Plugin, distribution: InstalledDistribution, memory: FileMemory) -> None:
     value = distribution.points.get((MANIFEST, plugin.name))
     if value is not None:
         path = distribution.listed.get(value, "")
@@ -145,7 +145,7 @@ def _read_manifest(plugin: Plugin, distribution: Distribution, memory: FileMemor
         plugin.manifest = memory.recall(path, [path], lambda: table_in(Path(path)), parse)
 
 
-def _check(plugin: Plugin, distribution: Distribution, taken: dict[str, Plugin]) -> None:
+def _check(plugin: Plugin, distribution: InstalledDistribution, taken: dict[str, Plugin]) -> None:
     if plugin.manifest is not None:
         check_api(plugin.manifest.api)
     check_distribution(distribution)

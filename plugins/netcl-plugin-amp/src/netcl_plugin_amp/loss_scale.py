@@ -26,7 +26,7 @@ from netcl_core import (
     on_replay,
     uncaptured,
 )
-from netcl_plugin_amp.scaler_settings import HIGHEST, LOWEST, Settings
+from netcl_plugin_amp.scaler_settings import HIGHEST, LOWEST, ScalerSettings
 
 TEMPLATE: Final = "amp/scaler.cl.j2"
 
@@ -50,7 +50,7 @@ class LossScale:
     until the host asks, which waits for it.
     """
 
-    def __init__(self, scale: float, settings: Settings) -> None:
+    def __init__(self, scale: float, settings: ScalerSettings) -> None:
         self.settings = settings
         self._homes: dict[Device, _Home] = {}
         self._shown: dict[tuple[Device, float], Tensor] = {}
@@ -192,7 +192,9 @@ def _join_numpy(given: Sequence[Any], overflow: Any) -> None:
     overflow |= given[0]
 
 
-def _next(scale: float, tracker: int, overflow: bool, settings: Settings) -> tuple[float, int]:
+def _next(
+    scale: float, tracker: int, overflow: bool, settings: ScalerSettings
+) -> tuple[float, int]:
     """Scale and tracker after a round that began with these.
 
     The product of two float32 numbers is exact in double precision, and rounded once.

@@ -17,7 +17,7 @@ HIGHEST: Final = 2.0**126
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ScalerSettings:
     """How a scale changes: factors, used in float32, and after how many clean rounds it grows."""
 
     growth_factor: float
@@ -25,11 +25,11 @@ class Settings:
     growth_interval: int
 
 
-def checked_settings(growth: Any, backoff: Any, interval: Any) -> Settings:
+def checked_settings(growth: Any, backoff: Any, interval: Any) -> ScalerSettings:
     """Checked settings."""
     growth = _number("growth_factor", growth, 1.0, HIGHEST)
     backoff = _number("backoff_factor", backoff, 0.0, 1.0)
-    return Settings(growth, backoff, whole_number("growth_interval", interval, 1))
+    return ScalerSettings(growth, backoff, whole_number("growth_interval", interval, 1))
 
 
 def _number(name: str, value: Any, above: float, below: float) -> float:

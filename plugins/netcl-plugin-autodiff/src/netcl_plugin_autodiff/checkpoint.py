@@ -60,7 +60,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return call.packed(outputs if isinstance(outputs, list) else [outputs])
 
 
-class _Run(NamedTuple):
+class _CheckpointedRun(NamedTuple):
     """One call of the function: what it returned, was given, used besides, and when it began."""
 
     returned: Any
@@ -101,7 +101,7 @@ class CheckpointCall:
         self.results = tuple([Spec(x.shape, x.dtype) for x in results])
         self.device = results[0].device
 
-    def _computed(self, leaves: list[Any]) -> _Run:
+    def _computed(self, leaves: list[Any]) -> _CheckpointedRun:
         """The function called with others in the place of the arguments."""
         args = list(self._args)
         for place, leaf in zip(self._places, leaves, strict=True):
@@ -118,7 +118,7 @@ class CheckpointCall:
             raise ArgumentError(message(_WHO, given, "a tensor, or a tuple or list of tensors"))
         own = {target_of(leaf) for leaf in leaves}
         used = [x for x in _outside(results, since) if target_of(x) not in own]
-        return _Run(function, results, leaves, used, since)
+        return _CheckpointedRun(function, results, leaves, used, since)
 
     def packed(self, results: Sequence[Any]) -> Any:
         """Results as the function returned them: alone, in a list or a (named) tuple."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 
-class _Thread(threading.local):
+class _RecordingThread(threading.local):
     """The managers that record in this thread, in the order in which they began."""
 
     def __init__(self) -> None:
@@ -15,7 +15,7 @@ class _Thread(threading.local):
         self.backwarding: Any = None
 
 
-thread: Final = _Thread()
+thread: Final = _RecordingThread()
 
 
 def get_backwarding_grad_manager() -> Any:

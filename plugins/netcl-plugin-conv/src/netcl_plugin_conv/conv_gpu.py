@@ -10,7 +10,7 @@ from netcl_core import DTYPES, Kernel, Kernels
 from netcl_core.autograd import NO_SLOTS, Request, Space
 from netcl_plugin_conv.conv_geometry import Axis, Problem
 from netcl_plugin_conv.conv_launch import Buffer, Launcher
-from netcl_plugin_conv.conv_tiles import SLICES, TILES, Tile, chosen
+from netcl_plugin_conv.conv_tiles import SLICES, TILES, ConvTile, chosen
 
 TEMPLATE: Final = "conv/conv_gpu.cl.j2"
 ARRANGE: Final = "conv/conv_weights.cl.j2"
@@ -64,7 +64,7 @@ class _Product:
         self, request: Request, problem: Problem, axes: Sequence[Axis], width: int, extent: int
     ) -> None:
         self.request, self.problem, self.axes = request, problem, axes
-        self.tile: Tile = TILES[request.settings["tile"]]
+        self.tile: ConvTile = TILES[request.settings["tile"]]
         self.width, self.extent, tile = width, extent, self.tile
         self.length = -(-extent // (request.settings["slices"] * tile.bk)) * tile.bk or tile.bk
         self.slices = max(1, -(-extent // self.length))

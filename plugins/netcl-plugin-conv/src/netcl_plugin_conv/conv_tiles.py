@@ -19,7 +19,7 @@ SLICES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 @final
 @dataclass(frozen=True, slots=True)
-class Tile:
+class ConvTile:
     """A work-group's `bm` x `bn` results, `bk` terms deep, of which an item has `tm` x `tn`.
 
     `lm` x `ln` items make a patch whose quads of results adjoin (as in netcl-plugin-linalg).
@@ -60,15 +60,15 @@ class Tile:
         return None
 
 
-TILES: Final[Mapping[str, Tile]] = {
+TILES: Final[Mapping[str, ConvTile]] = {
     str(tile): tile
     for tile in (
-        Tile(128, 128, 8, 16, 8, 8, 4, 1.0),
-        Tile(128, 64, 16, 8, 8, 4, 8, 0.9),
-        Tile(64, 128, 16, 8, 8, 4, 8, 0.9),
-        Tile(64, 64, 16, 8, 4, 4, 8, 0.75),
-        Tile(32, 32, 16, 4, 4, 4, 8, 0.45),
-        Tile(16, 16, 8, 4, 4, 4, 4, 0.2),
+        ConvTile(128, 128, 8, 16, 8, 8, 4, 1.0),
+        ConvTile(128, 64, 16, 8, 8, 4, 8, 0.9),
+        ConvTile(64, 128, 16, 8, 8, 4, 8, 0.9),
+        ConvTile(64, 64, 16, 8, 4, 4, 8, 0.75),
+        ConvTile(32, 32, 16, 4, 4, 4, 8, 0.45),
+        ConvTile(16, 16, 8, 4, 4, 4, 4, 0.2),
     )
 }
 
@@ -85,7 +85,7 @@ def chosen(
 _LAST: Final = list(TILES.values())[-1]
 
 
-class Candidate(Protocol):
+class RatedTile(Protocol):
     """A tile whose work-groups have `bm` x `bn` results, in steps of `bk` terms."""
 
     @property
@@ -117,7 +117,7 @@ class Costs:
 
 
 def fastest(
-    tiles: Sequence[Candidate],
+    tiles: Sequence[RatedTile],
     rows: int,
     columns: int,
     terms: int,
@@ -138,7 +138,7 @@ def fastest(
 
 
 def _time(
-    tile: Candidate,
+    tile: RatedTile,
     slices: int,
     rows: int,
     columns: int,

@@ -22,7 +22,7 @@ from netcl_plugin_conv.window_settings import (
     lines_space,
     sizes_of,
 )
-from netcl_plugin_conv.windows import Axis, floating, padded
+from netcl_plugin_conv.windows import WindowAxis, floating, padded
 
 TEMPLATE: Final = "conv/max_pool.cl.j2"
 #: Windows that an item of a CPU takes at least.
@@ -35,26 +35,26 @@ _UNROLLED: Final = 16
 _GROUP: Final = 64
 
 
-def _shape(x: Any, axes: Sequence[Axis], sizes: str) -> tuple[int, ...]:
+def _shape(x: Any, axes: Sequence[WindowAxis], sizes: str) -> tuple[int, ...]:
     """The shape of x with other sizes along its last axes: `size` or `count` of each of them."""
     return (*x.shape[: len(x.shape) - len(axes)], *(getattr(axis, sizes) for axis in axes))
 
 
-def _volume(axes: Sequence[Axis]) -> int:
+def _volume(axes: Sequence[WindowAxis]) -> int:
     return math.prod(axis.size for axis in axes)
 
 
-def _offsets(axes: Sequence[Axis]) -> str:
+def _offsets(axes: Sequence[WindowAxis]) -> str:
     return "uint8" if math.prod(axis.kernel for axis in axes) <= _BYTE else "int32"
 
 
-def _sizes(given: Sequence[Axis]) -> list[tuple[str, int]]:
+def _sizes(given: Sequence[WindowAxis]) -> list[tuple[str, int]]:
     axes = padded(given)
     sizes = [axis.size for axis in axes] + [axis.count for axis in axes]
     return [("ulong", n) for n in (*sizes, *(axis.padding for axis in axes))]
 
 
-def _context(x: Spec, axes: Sequence[Axis]) -> dict[str, Any]:
+def _context(x: Spec, axes: Sequence[WindowAxis]) -> dict[str, Any]:
     dtype = DTYPES[x.dtype]
     return {
         "storage": dtype.storage,
@@ -64,7 +64,7 @@ def _context(x: Spec, axes: Sequence[Axis]) -> dict[str, Any]:
     }
 
 
-def _width(axes: Sequence[Axis]) -> int:
+def _width(axes: Sequence[WindowAxis]) -> int:
     """The windows that a vector holds: as many as a line has in its middle."""
     last = axes[-1]
     if last.adaptive or last.kernel > _UNROLLED:
@@ -139,7 +139,7 @@ def _class_of(request: Request) -> str:
 # -- in NumPy --------------------------------------------------------------------------------
 
 
-def _reference(x: Any, axes: Sequence[Axis]) -> Any:
+def _reference(x: Any, axes: Sequence[WindowAxis]) -> Any:
     shape, axes = _shape(x, axes, "count"), padded(axes)
     x = x.reshape(-1, *(axis.size for axis in axes))
     best = np.full(_shape(x, axes, "count"), -np.inf, widened(x).dtype)
@@ -157,7 +157,7 @@ def _reference(x: Any, axes: Sequence[Axis]) -> Any:
     return best.reshape(shape), place.reshape(shape).astype(_offsets(axes))
 
 
-def _reference_backward(grad: Any, places: Any, axes: Sequence[Axis]) -> Any:
+def _reference_backward(grad: Any, places: Any, axes: Sequence[WindowAxis]) -> Any:
     base, steps = _flat_parts(axes)
     filled = _filled(axes)
     at = np.where(filled, base + steps[np.where(filled, places, 0).astype(np.int64)], 0)
@@ -168,12 +168,12 @@ def _reference_backward(grad: Any, places: Any, axes: Sequence[Axis]) -> Any:
     return out.reshape(_shape(grad, axes, "size"))
 
 
-def _filled(axes: Sequence[Axis]) -> Any:
+def _filled(axes: Sequence[WindowAxis]) -> Any:
     """Which windows have an element."""
     return functools.reduce(np.logical_and.outer, (axis.filled() for axis in axes))
 
 
-def _flat_parts(given: Sequence[Axis]) -> tuple[Any, Any]:
+def _flat_parts(given: Sequence[WindowAxis]) -> tuple[Any, Any]:
     """Where in a plane each window starts, and how far from there each of its offsets is."""
     axes = padded(given)
     _, height, width = (axis.size for axis in axes)
@@ -184,7 +184,7 @@ def _flat_parts(given: Sequence[Axis]) -> tuple[Any, Any]:
     return base.reshape([axis.count for axis in given]), steps.reshape(-1)
 
 
-def flat_places(places: Any, axes: Sequence[Axis]) -> Any:
+def flat_places(places: Any, axes: Sequence[WindowAxis]) -> Any:
     """int64 indices into the plane from offsets in windows; -1 of a window without elements."""
     base, steps = _flat_parts(axes)
     filled = _filled(axes)
@@ -198,7 +198,7 @@ def flat_places(places: Any, axes: Sequence[Axis]) -> Any:
 # -- the ops ---------------------------------------------------------------------------------
 
 
-def _infer(x: Spec, axes: Sequence[Axis]) -> tuple[Spec, Spec]:
+def _infer(x: Spec, axes: Sequence[WindowAxis]) -> tuple[Spec, Spec]:
     floating("max_windows", x)
     shape = _shape(x, axes, "count")
     return Spec(shape, x.dtype), Spec(shape, _offsets(axes))
@@ -208,7 +208,7 @@ def _backward(saved: Saved, grad: Any, _: Any) -> Sequence[Any]:
     return [MAX_WINDOWS_BACKWARD(grad, saved.outputs[1], saved.attrs["axes"])]
 
 
-def _infer_backward(grad: Spec, places: Spec, axes: Sequence[Axis]) -> Spec:
+def _infer_backward(grad: Spec, places: Spec, axes: Sequence[WindowAxis]) -> Spec:
     if grad.shape != places.shape:
         given = f"shapes {grad.shape} and {places.shape}"
         raise ShapeError(message("max_windows_backward", given, "equal ones"))

@@ -13,7 +13,7 @@ from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_conv.max_windows import MAX_WINDOWS, flat_places
 from netcl_plugin_conv.resampling import RESAMPLE, resampled
 from netcl_plugin_conv.tables import Resampling
-from netcl_plugin_conv.windows import Axis, adaptive, spatial, strided, whole
+from netcl_plugin_conv.windows import WindowAxis, adaptive, spatial, strided, whole
 
 #: What a divisor may be at most.
 _LARGEST: Final = 2**31 - 1
@@ -26,7 +26,7 @@ def _tensor(x: Any) -> Any:
 # -- the largest -----------------------------------------------------------------------------
 
 
-def _largest(x: Any, axes: Sequence[Axis], return_indices: bool) -> Any:
+def _largest(x: Any, axes: Sequence[WindowAxis], return_indices: bool) -> Any:
     largest = MAX_WINDOWS(x, tuple(axes))
     if not return_indices:
         return largest.values
@@ -146,7 +146,7 @@ def adaptive_max_pool3d(x: Any, output_size: Any, return_indices: bool = False) 
 
 
 def _averaged(
-    who: str, x: Any, axes: Sequence[Axis], inside: bool = False, divisor: int | None = None
+    who: str, x: Any, axes: Sequence[WindowAxis], inside: bool = False, divisor: int | None = None
 ) -> Any:
     shares = [0.0] * len(axes)
     if divisor is not None:

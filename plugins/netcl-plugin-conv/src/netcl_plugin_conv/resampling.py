@@ -13,7 +13,7 @@ import netcl_core as nc
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
-from netcl_plugin_conv.tables import Resampling, Table, table_of
+from netcl_plugin_conv.tables import Resampling, ResamplingTable, table_of
 from netcl_plugin_conv.window_settings import (
     CPU,
     LANES,
@@ -35,7 +35,7 @@ _LANES: Final = LANES[0]
 Ways = tuple[Resampling, ...]
 
 
-def _tables(ways: Ways, dtype: str, backwards: bool) -> list[Table]:
+def _tables(ways: Ways, dtype: str, backwards: bool) -> list[ResamplingTable]:
     """One for each of three axes."""
     whole = (*(_STILL,) * (3 - len(ways)), *ways)
     return [table_of(way, DTYPES[dtype].wide, backwards) for way in whole]
@@ -120,7 +120,7 @@ def _class_of(request: Request) -> str:
     return f"{sizes_of(request.inputs[0])} to {sizes_of(request.output)} by {ways}{back}"
 
 
-def _line_form(table: Table) -> dict[str, Any]:
+def _line_form(table: ResamplingTable) -> dict[str, Any]:
     """How a CPU takes the results of a line; past the end of x itself nothing may be read."""
     even = table.is_even
     step = table.step if even else 0
@@ -153,7 +153,7 @@ def _reference(x: Any, table: Any, ways: Ways, backwards: bool) -> Any:
     return values
 
 
-def _along(x: Any, table: Table) -> Any:
+def _along(x: Any, table: ResamplingTable) -> Any:
     """Resampled along the last axis."""
     total = np.zeros((*x.shape[:-1], len(table.start)), x.dtype)
     for k in range(table.taps):

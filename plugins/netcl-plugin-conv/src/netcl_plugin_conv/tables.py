@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_plugin_conv.windows import Axis
+from netcl_plugin_conv.windows import WindowAxis
 
 #: The coefficient of the cubic convolution (Keys 1981).
 _CUBIC: Final = -0.75
@@ -22,7 +22,7 @@ _CUBIC: Final = -0.75
 
 @final
 @dataclass(frozen=True, eq=False)
-class Table:
+class ResamplingTable:
     """Result o is the sum of `weights[k, o] * x[start[o] + k]` over k < count[o]."""
 
     start: Any
@@ -64,7 +64,7 @@ class Resampling:
     size: int
     count: int
     mode: str
-    axis: Axis | None = None
+    axis: WindowAxis | None = None
     inside: bool = False
     share: float = 0.0
     scale: float = 0.0
@@ -72,13 +72,13 @@ class Resampling:
 
 
 @lru_cache(maxsize=512)
-def table_of(way: Resampling, dtype: str, backwards: bool) -> Table:
+def table_of(way: Resampling, dtype: str, backwards: bool) -> ResamplingTable:
     """The table of an axis with weights of a dtype, or the one of its gradient."""
     table = _MODES[way.mode](way, np.dtype(dtype).type)
     return _transposed(table, way.size) if backwards else table
 
 
-def _transposed(table: Table, size: int) -> Table:
+def _transposed(table: ResamplingTable, size: int) -> ResamplingTable:
     """The table by which gradients go back: each element's results, in order."""
     results = np.arange(len(table.start))
     pairs = [(table.start + k, results, table.weights[k]) for k in range(table.taps)]
@@ -95,13 +95,13 @@ def _transposed(table: Table, size: int) -> Table:
     weights[np.arange(len(element)) - first[element], element] = weight
     start = np.zeros(size, np.int64)
     start[element[::-1]] = result[::-1]  # the first of each stays
-    return Table(start, count, weights)
+    return ResamplingTable(start, count, weights)
 
 
 # -- averages --------------------------------------------------------------------------------
 
 
-def _average(way: Resampling, real: Any) -> Table:
+def _average(way: Resampling, real: Any) -> ResamplingTable:
     assert way.axis is not None  # windows have one
     start, end = way.axis.places()
     whole = np.minimum(end, way.size + way.axis.padding) - start
@@ -109,20 +109,20 @@ def _average(way: Resampling, real: Any) -> Table:
     count = np.maximum(last - first, 0)
     shares = np.full(len(start), way.share) if way.share else 1 / (count if way.inside else whole)
     taps = np.arange(max(1, int(count.max(initial=0))))
-    return Table(first, count, np.where(taps[:, None] < count, shares, 0).astype(real))
+    return ResamplingTable(first, count, np.where(taps[:, None] < count, shares, 0).astype(real))
 
 
 # -- interpolation ---------------------------------------------------------------------------
 
 
-def _nearest(way: Resampling, real: Any) -> Table:
+def _nearest(way: Resampling, real: Any) -> ResamplingTable:
     o = np.arange(way.count)
     if way.mode == "nearest":
         at = np.floor(o.astype(real) * real(way.scale))
     else:
         at = np.floor(((o + 0.5) * real(way.scale)).astype(real))
     start = np.minimum(at.astype(np.int64), way.size - 1)
-    return Table(start, np.ones_like(start), np.ones((1, way.count), real))
+    return ResamplingTable(start, np.ones_like(start), np.ones((1, way.count), real))
 
 
 def _places(way: Resampling, real: Any) -> Any:
@@ -132,7 +132,7 @@ def _places(way: Resampling, real: Any) -> Any:
     return o * scale if way.aligned else scale * (o + real(0.5)) - real(0.5)
 
 
-def _linear(way: Resampling, real: Any) -> Table:
+def _linear(way: Resampling, real: Any) -> ResamplingTable:
     at = np.maximum(_places(way, real), real(0))
     start = np.minimum(at.astype(np.int64), way.size - 1)
     upper = np.clip(at - start.astype(real), real(0), real(1))
@@ -141,10 +141,10 @@ def _linear(way: Resampling, real: Any) -> Table:
     inside = start < way.size - 1
     lower = np.where(inside, real(1) - upper, real(1))
     weights = np.stack([lower, np.where(inside, upper, real(0))]).astype(real)
-    return Table(start, 1 + inside.astype(np.int64), weights[: 1 + int(inside.any())])
+    return ResamplingTable(start, 1 + inside.astype(np.int64), weights[: 1 + int(inside.any())])
 
 
-def _cubic(way: Resampling, real: Any) -> Table:
+def _cubic(way: Resampling, real: Any) -> ResamplingTable:
     """Four elements around each place; beyond the border the last one stands in."""
     at = _places(way, real)
     middle = np.floor(at).astype(np.int64)
@@ -163,10 +163,12 @@ def _cubic(way: Resampling, real: Any) -> Table:
     weights = np.zeros((4, way.count), real)
     for place, part in zip(places, parts, strict=True):
         weights[place - start, np.arange(way.count)] += part.astype(real)
-    return Table(start, places[3] - start + 1, weights[: int((places[3] - start).max()) + 1])
+    return ResamplingTable(
+        start, places[3] - start + 1, weights[: int((places[3] - start).max()) + 1]
+    )
 
 
-_MODES: Final[dict[str, Callable[[Resampling, Any], Table]]] = {
+_MODES: Final[dict[str, Callable[[Resampling, Any], ResamplingTable]]] = {
     "average": _average,
     "nearest": _nearest,
     "nearest-exact": _nearest,

@@ -21,7 +21,7 @@ MOST: Final = 2**31
 
 @final
 @dataclass(frozen=True)
-class Axis:
+class WindowAxis:
     """The windows along one axis: `count` of them over `size` elements.
 
     Window o has `kernel` elements `dilation` apart from o * stride - padding on; with `adaptive`
@@ -54,11 +54,11 @@ class Axis:
 
 
 #: An axis of one element, for tensors with fewer than three.
-WHOLE: Final = Axis(1, 1, 1)
-Axes = tuple[Axis, Axis, Axis]
+WHOLE: Final = WindowAxis(1, 1, 1)
+Axes = tuple[WindowAxis, WindowAxis, WindowAxis]
 
 
-def padded(axes: Sequence[Axis]) -> Axes:
+def padded(axes: Sequence[WindowAxis]) -> Axes:
     """Three axes, the first ones of one element."""
     first, second, third = [WHOLE] * (_AXES - len(axes)) + list(axes)
     return first, second, third
@@ -111,7 +111,7 @@ def spatial(who: str, x: Any, count: int) -> tuple[int, ...]:
 def strided(
     who: str, sizes: Sequence[int], kernel: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool,
-) -> list[Axis]:  # fmt: skip
+) -> list[WindowAxis]:  # fmt: skip
     """The axes of pooling with a kernel; raises for windows that do not fit."""
     count = len(sizes)
     kernels = numbers(who, "kernel_size", kernel, count, 1)
@@ -124,7 +124,7 @@ def strided(
         if 2 * p > (k - 1) * d + 1:
             expected = "at most half of the kernel, dilation included"
             raise AttributeValueError(message(who, f"padding={p} with kernel_size={k}", expected))
-        axes.append(Axis(size, _windows(who, size, k, s, p, d, ceil_mode), k, s, p, d))
+        axes.append(WindowAxis(size, _windows(who, size, k, s, p, d, ceil_mode), k, s, p, d))
     return axes
 
 
@@ -142,7 +142,7 @@ def _windows(
     return count
 
 
-def adaptive(who: str, sizes: Sequence[int], output_size: Any) -> list[Axis]:
+def adaptive(who: str, sizes: Sequence[int], output_size: Any) -> list[WindowAxis]:
     """The axes of adaptive pooling; None in `output_size` keeps an axis' size."""
     given = output_size
     if not isinstance(given, (tuple, list)):
@@ -159,8 +159,8 @@ def adaptive(who: str, sizes: Sequence[int], output_size: Any) -> list[Axis]:
         if not size:
             raise ShapeError(message(who, "an axis without elements", "at least one"))
         if size % count:
-            start, end = Axis(size, count, 1, adaptive=True).places()
-            axes.append(Axis(size, count, int((end - start).max()), adaptive=True))
+            start, end = WindowAxis(size, count, 1, adaptive=True).places()
+            axes.append(WindowAxis(size, count, int((end - start).max()), adaptive=True))
         else:
-            axes.append(Axis(size, count, size // count, size // count))
+            axes.append(WindowAxis(size, count, size // count, size // count))
     return axes

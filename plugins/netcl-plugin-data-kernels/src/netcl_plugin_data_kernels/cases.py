@@ -8,7 +8,7 @@ from typing import Any, Final
 from netcl_plugin_kit.testing import Case, indices, masks, normal, uniform, whole
 
 from netcl_plugin_data_kernels.expressions import Expression
-from netcl_plugin_data_kernels.reading import Table
+from netcl_plugin_data_kernels.reading import ManifestTable
 
 #: What draws an input.
 _SAMPLERS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -23,11 +23,11 @@ _SAMPLERS: Final[Mapping[str, Callable[..., Any]]] = {
 def cases_of(row: Mapping[str, Any]) -> list[Case]:
     """The cases that a row of `[[provides]]` defines."""
     definition = row["definition"]
-    table = Table({"cases": definition.get("cases", [])}, str(row["name"]))
+    table = ManifestTable({"cases": definition.get("cases", [])}, str(row["name"]))
     return [_case(row, definition, row_of_case) for row_of_case in table.tables("cases")]
 
 
-def _case(row: Mapping[str, Any], definition: Mapping[str, Any], table: Table) -> Case:
+def _case(row: Mapping[str, Any], definition: Mapping[str, Any], table: ManifestTable) -> Case:
     inputs = table.texts("inputs")
     structured = row["kind"] == "operator"
     attrs = dict(table.items("attrs"))

@@ -11,7 +11,7 @@ from netcl_core import OperatorRegistrar, PrimitiveRegistrar, hookimpl
 from netcl_core.autograd import AutogradPrimitive
 from netcl_plugin_data_kernels.expressions import Expression, wrong
 from netcl_plugin_data_kernels.operators import operator_of
-from netcl_plugin_data_kernels.reading import Table
+from netcl_plugin_data_kernels.reading import ManifestTable
 from netcl_plugin_data_kernels.tables import NUMPY
 
 _KINDS: Final = ("primitive", "operator")
@@ -70,11 +70,11 @@ class DeclaredPlugin:
 
         return [case for row in self._rows if row["name"] == op for case in cases_of(row)]
 
-    def _of(self, kind: str) -> Iterator[tuple[Mapping[str, Any], Table]]:
+    def _of(self, kind: str) -> Iterator[tuple[Mapping[str, Any], ManifestTable]]:
         """The rows of a kind, with what defines each; cases are for tests alone."""
         for row in self._rows:
             if row["kind"] == kind:
-                table = Table(row["definition"], str(row.get("name")))
+                table = ManifestTable(row["definition"], str(row.get("name")))
                 table.take("cases", list, [])
                 yield row, table
 

@@ -12,7 +12,7 @@ from netcl_plugin_data_kernels.vocabulary import ATTRIBUTES, BYTES, QUALIFIERS, 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Name:
+class DeclaredName:
     """What a name stands for: a value; a pointer or an array of `type`, with its sizes as C.
 
     Another work-item may change a `shared` value between two looks at it. Nothing may be stored
@@ -26,7 +26,7 @@ class Name:
     const: bool = False
 
 
-def unfit(parameters: Sequence[Name], args: Sequence[str]) -> str:
+def unfit(parameters: Sequence[DeclaredName], args: Sequence[str]) -> str:
     """What a kernel's parameters should be that is launched with `args`; empty: they are that."""
     if len(parameters) != len(args):
         return f"{len(args)} parameters"
@@ -48,9 +48,9 @@ class DeclarationReader(Cursor):
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
-        self.scopes: list[dict[str, Name]] = [{}]
+        self.scopes: list[dict[str, DeclaredName]] = [{}]
 
-    def named(self, name: str) -> Name | None:
+    def named(self, name: str) -> DeclaredName | None:
         """What a name stands for; None: nothing here."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from netcl_plugin_data_kernels.kernel_declarations import DeclarationReader, Name
+from netcl_plugin_data_kernels.kernel_declarations import DeclarationReader, DeclaredName
 from netcl_plugin_data_kernels.settled import Writes, is_clean
 from netcl_plugin_data_kernels.vocabulary import (
     ATOMIC,
@@ -264,7 +264,7 @@ class ExpressionReader(DeclarationReader):
             self.want("]")
             sizes = sizes[1:]
 
-    def checked(self, held: Name, sizes: tuple[str, ...], changed: bool) -> None:
+    def checked(self, held: DeclaredName, sizes: tuple[str, ...], changed: bool) -> None:
         """An element: zero if it is outside; one that is changed, or costly to find, the first."""
         inside, element, first = self.element(sizes)
         self._looks += 1
@@ -352,7 +352,7 @@ class ExpressionReader(DeclarationReader):
         if counts:
             self.say(counts)
 
-    def bare(self, types: Collection[str] = ()) -> tuple[Name, str]:
+    def bare(self, types: Collection[str] = ()) -> tuple[DeclaredName, str]:
         """A buffer or an array of some types by its name, and the number of its elements as C."""
         token = self.now
         held = self.named(token.text)

@@ -12,7 +12,7 @@ from netcl_core import DTYPES, Kernel, Kernels, Spec, full_like, widened
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_data_kernels.expressions import Expression, wrong
-from netcl_plugin_data_kernels.reading import Attribute, Table
+from netcl_plugin_data_kernels.reading import Attribute, ManifestTable
 from netcl_plugin_data_kernels.screening import screen_of
 from netcl_plugin_data_kernels.tables import NUMPY, SHAPES, Ops
 
@@ -27,7 +27,7 @@ _FACTS: Final = frozenset({"gpu", "units", "storage", "acc"})
 class _Signature:
     """The operands, attributes and results of an op, with their names in expressions."""
 
-    def __init__(self, op: str, table: Table) -> None:
+    def __init__(self, op: str, table: ManifestTable) -> None:
         self.op = op
         self.inputs = table.texts("inputs")
         self.attributes = {
@@ -78,7 +78,7 @@ class _Signature:
         return {**dict(zip(self.inputs, operands, strict=True)), **attrs}
 
 
-def operator_of(name: str, table: Table, dtypes: Sequence[str], template: str) -> Operator:
+def operator_of(name: str, table: ManifestTable, dtypes: Sequence[str], template: str) -> Operator:
     """The operator that a table defines; its kernels lie in a template.
 
     Raises RegistrationError NP318 for a table that defines none.
@@ -127,7 +127,7 @@ def _referred(
 
 
 def _infer(
-    signature: _Signature, table: Table, dtypes: Sequence[str]
+    signature: _Signature, table: ManifestTable, dtypes: Sequence[str]
 ) -> Callable[..., Spec | tuple[Spec, ...]]:
     op, known = signature.op, signature.known
     conditions = []
@@ -166,7 +166,9 @@ def _shape(expression: Expression, names: Mapping[str, Any]) -> tuple[int, ...]:
 # -- the gradient ------------------------------------------------------------------------
 
 
-def _backward(signature: _Signature, table: Table, parts: Sequence[Operator]) -> dict[str, Any]:
+def _backward(
+    signature: _Signature, table: ManifestTable, parts: Sequence[Operator]
+) -> dict[str, Any]:
     texts = table.texts("gradient", ())
     if not texts:
         return {"backward": None}
@@ -274,7 +276,7 @@ def _room(request: Request, scratch: Sequence[int]) -> dict[tuple[str, int], int
     return room | {("scratch", i): max(size, 0) for i, size in enumerate(scratch)}
 
 
-def _implementation(signature: _Signature, table: Table, template: str) -> Implementation:
+def _implementation(signature: _Signature, table: ManifestTable, template: str) -> Implementation:
     op = signature.op
     lets = dict(table.items("let"))
     known = frozenset({*signature.known, *signature.outputs, *_FACTS, *lets})
@@ -322,7 +324,10 @@ def _implementation(signature: _Signature, table: Table, template: str) -> Imple
 
 
 def _launch(
-    signature: _Signature, table: Table, parse: Callable[[Any, str], Expression], scratch: int
+    signature: _Signature,
+    table: ManifestTable,
+    parse: Callable[[Any, str], Expression],
+    scratch: int,
 ) -> _Launch:
     buffers = {name: ("in", i) for i, name in enumerate(signature.inputs)}
     buffers |= {name: ("out", i) for i, name in enumerate(signature.outputs)}

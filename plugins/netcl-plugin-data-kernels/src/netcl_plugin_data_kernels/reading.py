@@ -16,7 +16,7 @@ _MISSING: Final = object()
 
 
 @final
-class Table:
+class ManifestTable:
     """One table of a manifest; `done` at last."""
 
     def __init__(self, table: Any, who: str) -> None:
@@ -45,10 +45,10 @@ class Table:
             raise wrong(self.who, f"{key} = {value!r}"[:120], "a text, or a list of texts")
         return tuple(listed)
 
-    def tables(self, key: str) -> list[Table]:
+    def tables(self, key: str) -> list[ManifestTable]:
         """A list of tables; none without the key."""
         rows = self.take(key, list, [])
-        return [Table(row, f"{self.who}: {key} {i + 1}") for i, row in enumerate(rows)]
+        return [ManifestTable(row, f"{self.who}: {key} {i + 1}") for i, row in enumerate(rows)]
 
     def items(self, key: str) -> Iterator[tuple[str, Any]]:
         """The pairs of a table; none without the key."""
@@ -83,7 +83,7 @@ class Attribute:
     def of(cls, op: str, name: str, given: Any) -> Attribute:
         """An attribute from its default, or from a table with more."""
         who = f"{op}: attributes: {name}"
-        table = Table(given if isinstance(given, dict) else {"default": given}, who)
+        table = ManifestTable(given if isinstance(given, dict) else {"default": given}, who)
         default = table.take("default", object)
         attribute = cls(
             op,

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from typing import Final, final
 
 from netcl_core.errors import TemplateError, coded, message
-from netcl_plugin_data_kernels.kernel_declarations import Name, unfit
+from netcl_plugin_data_kernels.kernel_declarations import DeclaredName, unfit
 from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionReader
 from netcl_plugin_data_kernels.settled import is_clean
 from netcl_plugin_data_kernels.vocabulary import (
@@ -61,7 +61,7 @@ class _Reader(ExpressionReader):
     ) -> None:
         super().__init__(source, bounds, settled)
         self.private = 0
-        self.kernels: dict[str, tuple[Token, Sequence[Name]]] = {}
+        self.kernels: dict[str, tuple[Token, Sequence[DeclaredName]]] = {}
         self._items = items
         self._outside = 0  # blocks around the innermost `switch`
 
@@ -147,8 +147,8 @@ class _Reader(ExpressionReader):
         if expected:
             self.refuse(f"{expected}, as it is launched", token)
 
-    def parameters(self, kernel: bool) -> list[tuple[str, Name]]:
-        parameters: list[tuple[str, Name]] = []
+    def parameters(self, kernel: bool) -> list[tuple[str, DeclaredName]]:
+        parameters: list[tuple[str, DeclaredName]] = []
         if self.text == "void" and self.peek() == ")":
             self.take()
         while self.text != ")":
@@ -162,7 +162,7 @@ class _Reader(ExpressionReader):
                 self.refuse("a pointer to numbers of a type with its own size")
             if pointer and self.bounds and kernel and {"local", "__local"} & words:
                 self.refuse("local memory that the kernel declares")
-            parameters.append((self.name(), Name(type_, pointer, const="const" in words)))
+            parameters.append((self.name(), DeclaredName(type_, pointer, const="const" in words)))
             self.writes.declare(parameters[-1][0], type_, not pointer)
             self.scopes[-1][parameters[-1][0]] = parameters[-1][1]
         return parameters
@@ -188,7 +188,7 @@ class _Reader(ExpressionReader):
             self.used += bytes_
             if self.bounds and sizes:
                 self.hold(bytes_)
-            self.scopes[-1][name] = Name(type_, pointer, tuple(map(str, sizes)), shared)
+            self.scopes[-1][name] = DeclaredName(type_, pointer, tuple(map(str, sizes)), shared)
             self.writes.declare(name, type_, not (pointer or sizes or shared))
             if self.given("="):
                 self.pointing() if pointer else None

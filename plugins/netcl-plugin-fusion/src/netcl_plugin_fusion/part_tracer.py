@@ -26,7 +26,7 @@ _MANY: Final = 512
 
 @final
 @dataclass(eq=False, slots=True)
-class Part:
+class TracedPart:
     """Ops between two places that need data.
 
     `conditions` are what it depends on besides its nodes and the numbers of its results; `saved`
@@ -41,7 +41,7 @@ class Part:
     saved: int
     ops: int
     fused: int
-    after: Part | None = None
+    after: TracedPart | None = None
 
 
 @final
@@ -58,7 +58,9 @@ class PartTracer:
 
     goes_on = True
 
-    def __init__(self, run: Callable[[PartTracer], Part | None], first: Part | None) -> None:
+    def __init__(
+        self, run: Callable[[PartTracer], TracedPart | None], first: TracedPart | None
+    ) -> None:
         self._run = run
         self._next = first
         self._tape = thread.tape

@@ -17,7 +17,7 @@ from netcl_core.inspect.data import Memo
 from netcl_core.inspect.programs import INPUT, Program, Rewritten, TracedNumber, give_values
 from netcl_core.inspect.recorded import thread
 from netcl_core.inspect.streams import replaced, stream_of
-from netcl_plugin_fusion.part_tracer import Part, PartTracer, facts_of
+from netcl_plugin_fusion.part_tracer import PartTracer, TracedPart, facts_of
 
 #: How many parts a function keeps; the least recently used one goes first.
 _MAX_PARTS: Final = 256
@@ -94,8 +94,8 @@ class Parts:
     trial = staticmethod(Timing)
 
     def __init__(self) -> None:
-        self._parts: Memo[Any, Part] = Memo(_MAX_PARTS)
-        self._first: Part | None = None
+        self._parts: Memo[Any, TracedPart] = Memo(_MAX_PARTS)
+        self._first: TracedPart | None = None
         self._credit = _CREDIT
 
     def __iter__(self) -> Iterator[Program]:
@@ -124,10 +124,10 @@ class Parts:
         )
 
     def _in_parts(self, function: Callable[..., Any], args: Any, kwargs: Any, trial: Timing) -> Any:
-        last: Part | None = None
+        last: TracedPart | None = None
         ops = fused = 0
 
-        def run_part(tracer: PartTracer) -> Part | None:
+        def run_part(tracer: PartTracer) -> TracedPart | None:
             nonlocal last, ops, fused
             part = self._run(tracer, self._first if last is None else last.after)
             if part is None:
@@ -151,7 +151,7 @@ class Parts:
                 tracer.interrupt("return", "the function has ended")
             trial.note(ops, fused)
 
-    def _run(self, tracer: PartTracer, expected: Part | None) -> Part | None:
+    def _run(self, tracer: PartTracer, expected: TracedPart | None) -> TracedPart | None:
         """Run what was taken down, for the symbols that the function still has."""
         symbols = tracer.symbols()
         if not symbols:
@@ -174,7 +174,7 @@ class Parts:
         give_values([(node, symbol, values[node.number]) for node, symbol in symbols])
         return part
 
-    def _part(self, nodes: Sequence[TraceNode], results: list[int], conditions: Any) -> Part:
+    def _part(self, nodes: Sequence[TraceNode], results: list[int], conditions: Any) -> TracedPart:
         key = conditions, tuple(results), _calls(nodes)
         part = self._parts.get(key)
         if part is None:
@@ -185,11 +185,11 @@ class Parts:
             fused = 0
             if any(node.requires_grad for node in nodes):
                 fused = sum(step.fused for step in program.steps)
-            part = Part(nodes, results, conditions, program, saved, ops, fused)
+            part = TracedPart(nodes, results, conditions, program, saved, ops, fused)
             self._parts.put(key, part)
         return part
 
-    def _values(self, tracer: PartTracer, part: Part) -> dict[int, Any]:
+    def _values(self, tracer: PartTracer, part: TracedPart) -> dict[int, Any]:
         """The results by number, recorded as the ops would have been."""
         tape, thread.tape = thread.tape, tracer.tape
         try:

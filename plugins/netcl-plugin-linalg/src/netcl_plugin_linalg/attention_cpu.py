@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from netcl_core import DTYPES, Kernels, Spec
 from netcl_core.autograd import SUM, Request, reduction_kernels
-from netcl_plugin_linalg.attention_kernels import Job, job_of
+from netcl_plugin_linalg.attention_kernels import AttentionJob, job_of
 from netcl_plugin_linalg.gemm_tiles import default_tile
 
 TEMPLATE: Final = "linalg/attention.cl.j2"
@@ -29,7 +29,7 @@ _BLOCK_BYTES: Final = 1 << 15
 _PER_UNIT: Final = 4
 
 
-def _settings(job: Job, back: bool) -> dict[str, Any]:
+def _settings(job: AttentionJob, back: bool) -> dict[str, Any]:
     """The sizes of blocks and tiles."""
     size = DTYPES[DTYPES[job.request.inputs[0].dtype].wide].itemsize
     fitting = default_tile(job.request.device)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from netcl_core import DTYPES, Kernel, Kernels
 from netcl_core.autograd import Request, load_width
-from netcl_plugin_linalg.attention_kernels import Job, job_of
+from netcl_plugin_linalg.attention_kernels import AttentionJob, job_of
 
 TEMPLATE: Final = "linalg/attention_groups.cl.j2"
 AHEAD: Final = "linalg/attention_ahead.cl.j2"
@@ -60,7 +60,7 @@ class _Group:
         }  # fmt: skip
 
 
-def _group(job: Job, rows: int) -> _Group:
+def _group(job: AttentionJob, rows: int) -> _Group:
     device, shape = job.request.device, job.shape
     itemsize = DTYPES[DTYPES[job.request.inputs[0].dtype].wide].itemsize
     groups = [_Group(*block, max(shape.size, shape.value_size)) for block in _BLOCKS]
@@ -76,7 +76,7 @@ def _group(job: Job, rows: int) -> _Group:
 
 
 def _kernel(
-    job: Job, entry: str, buffers: list[tuple[str, Any]], rows: int, **flags: Any
+    job: AttentionJob, entry: str, buffers: list[tuple[str, Any]], rows: int, **flags: Any
 ) -> Kernel:
     group = _group(job, rows)
     width = load_width(DTYPES[job.request.inputs[0].dtype].itemsize)

@@ -45,7 +45,7 @@ def reject(request: Request) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class AttentionJob:
     """An attention, forward or backward, that kernels are planned for."""
 
     request: Request
@@ -156,12 +156,12 @@ class Job:
         return (columns if rows > 1 else 0), (1 if columns > 1 else 0)
 
 
-def job_of(request: Request) -> Job:
+def job_of(request: Request) -> AttentionJob:
     """What is asked for, forward or backward: both begin with the same five operands."""
     query, key, value = request.inputs[:3]
     mask = request.inputs[3] if request.given[3] else None
     grouped, layouts = request.attrs["enable_gqa"], request.layouts or (None,) * 3
-    return Job(request, attention_shape(query, key, value, mask, grouped, layouts), mask)
+    return AttentionJob(request, attention_shape(query, key, value, mask, grouped, layouts), mask)
 
 
 @cache

@@ -20,7 +20,7 @@ from netcl_plugin_tensor.views import whole
 
 from netcl_core import DTYPES, Kernel, Kernels
 from netcl_core.autograd import NO_SLOTS, Geometry, Implementation, Request
-from netcl_plugin_linalg.gemm_tiles import SPACE, Tile, size_of, tile_of
+from netcl_plugin_linalg.gemm_tiles import SPACE, RegisterTile, size_of, tile_of
 
 TEMPLATE: Final = "linalg/gemm.cl.j2"
 #: Rows of A that one work-item multiplies with one panel, usually.
@@ -150,7 +150,7 @@ def gemm(
     return Kernels((pack, multiply), scratch)
 
 
-def _item_rows(product: Product, tile: Tile, own: int) -> int:
+def _item_rows(product: Product, tile: RegisterTile, own: int) -> int:
     """The rows of an item, in whole tiles: `own` if it is given, else equal shares of all rows."""
     if own or not tile.depth:
         return -(-(own or _ITEM_ROWS) // tile.rows) * tile.rows

@@ -19,7 +19,7 @@ _BYTES: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
 
 @final
 @dataclass(frozen=True, slots=True)
-class Tile:
+class RegisterTile:
     """`rows` of A by `vectors` of columns, of `vector_bytes` each.
 
     With a `depth` an item adds up so many terms for all its rows and columns before it goes on, up
@@ -51,13 +51,13 @@ class Tile:
 #: power of two over than 4 by 3. A block of a panel of B has 16 KiB then, half of a first cache,
 #: and what an item reads of A and B before it goes on 192 KiB. These are constants, since OpenCL
 #: tells the size of one cache, which is the second for one runtime and the last for another.
-TILES: Final[Mapping[str, Tile]] = {
+TILES: Final[Mapping[str, RegisterTile]] = {
     str(tile): tile
     for tile in (
-        Tile(8, 2, 64),
-        Tile(6, 2, 32, 256, 96),
-        Tile(4, 3, 32, 256, 96),
-        Tile(6, 2, 16, 256, 96),
+        RegisterTile(8, 2, 64),
+        RegisterTile(6, 2, 32, 256, 96),
+        RegisterTile(4, 3, 32, 256, 96),
+        RegisterTile(6, 2, 16, 256, 96),
     )
 }
 
@@ -67,12 +67,12 @@ def size_of(dtype: str) -> int:
     return _BYTES[DTYPES[dtype].compute]
 
 
-def default_tile(device: Device) -> Tile:
+def default_tile(device: Device) -> RegisterTile:
     """The first whose vectors are the device's, or the closest to them."""
     return min(TILES.values(), key=lambda tile: abs(tile.vector_bytes - device.vector_bytes))
 
 
-def tile_of(request: Request) -> Tile:
+def tile_of(request: Request) -> RegisterTile:
     """The tile in the request's settings, or (an op that has none) the device's."""
     chosen: Any = request.settings.get("tile")
     return default_tile(request.device) if chosen is None else TILES[chosen]

@@ -37,7 +37,7 @@ class _Activation(Module):
         return ", ".join([*given, *(["inplace=True"] if self.inplace else [])])
 
 
-class _Plain(_Activation):
+class _PlainActivation(_Activation):
     """One without settings, which PyTorch does not offer in place."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class Mish(_Activation):
     op = "mish"
 
 
-class Sigmoid(_Plain):
+class Sigmoid(_PlainActivation):
     """`1 / (1 + exp(-x))`.
 
     >>> nn.Sigmoid()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
@@ -189,7 +189,7 @@ class Sigmoid(_Plain):
     op = "sigmoid"
 
 
-class LogSigmoid(_Plain):
+class LogSigmoid(_PlainActivation):
     """The logarithm of the sigmoid.
 
     >>> nn.LogSigmoid()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
@@ -199,7 +199,7 @@ class LogSigmoid(_Plain):
     op = "logsigmoid"
 
 
-class Tanh(_Plain):
+class Tanh(_PlainActivation):
     """The hyperbolic tangent.
 
     >>> nn.Tanh()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
@@ -209,7 +209,7 @@ class Tanh(_Plain):
     op = "tanh"
 
 
-class Softsign(_Plain):
+class Softsign(_PlainActivation):
     """`x / (1 + |x|)`.
 
     >>> nn.Softsign()(nc.tensor([-1.0, 0.0, 3.0])).tolist()
@@ -329,7 +329,7 @@ class Softshrink(_Shrink):
     op = "softshrink"
 
 
-class Tanhshrink(_Plain):
+class Tanhshrink(_PlainActivation):
     """`x - tanh(x)`.
 
     >>> nn.Tanhshrink()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)

@@ -13,10 +13,10 @@ from netcl_plugin_nn import init
 from netcl_plugin_nn.module import Module
 from netcl_plugin_nn.parameters import Parameter, as_leaf, owned
 
-Self = TypeVar("Self", bound="_Table")
+Self = TypeVar("Self", bound="_EmbeddingTable")
 
 
-class _Table(Module):
+class _EmbeddingTable(Module):
     """The table: `weight` of shape (num_embeddings, embedding_dim), and the row that is padding."""
 
     weight: Tensor
@@ -85,7 +85,7 @@ class _Table(Module):
         return "".join(f", {argument}" for argument in shown)
 
 
-class Embedding(_Table):
+class Embedding(_EmbeddingTable):
     """Rows of `weight`, of shape (num_embeddings, embedding_dim), picked by indices.
 
     The rows start normally distributed, as in PyTorch.
@@ -136,7 +136,7 @@ class Embedding(_Table):
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}{self._limits()}"
 
 
-class EmbeddingBag(_Table):
+class EmbeddingBag(_EmbeddingTable):
     """The sum, mean or maximum of the rows that each bag of indices names.
 
     >>> bag = nn.EmbeddingBag.from_pretrained(np.eye(3, dtype=np.float32), mode="sum")

@@ -56,16 +56,16 @@ class Kinds:
         self.kinds = kinds
 
     def __get__(self, module: Any, owner: type | None = None) -> Any:
-        return self if module is None else View(module, self.kinds)
+        return self if module is None else KindView(module, self.kinds)
 
     def __set__(self, module: Any, values: Any) -> None:
-        view, kept = View(module, self.kinds), dict(values)
+        view, kept = KindView(module, self.kinds), dict(values)
         view.clear()
         view.update(kept)
 
 
 @final
-class View(MutableMapping[str, Any]):
+class KindView(MutableMapping[str, Any]):
     """Registered values by name, as PyTorch's `module._parameters` holds them.
 
     As there, a value that is put in is not checked.

@@ -13,7 +13,7 @@ from netcl_core.errors import ArgumentError, AttributeValueError, DeviceError, R
 from netcl_plugin_optim.groups import leaves, named
 from netcl_plugin_optim.placement import Placement
 from netcl_plugin_optim.rule import Rule
-from netcl_plugin_optim.slabs import OptimizerStateError, Slab, Work
+from netcl_plugin_optim.slabs import OptimizerStateError, Slab, SlabWork
 
 _FLAGS: Final = (("maximize", False), ("decay", False), ("shrink", False))
 
@@ -63,7 +63,7 @@ class EMA:
 
     def update(self) -> None:
         """Let the averages follow the parameters as they are now; in a capture, at each replay."""
-        works: dict[Slab, Work] = {}
+        works: dict[Slab, SlabWork] = {}
         for average, p in zip(self.averages, self.parameters, strict=True):
             if p.device is not average.device or p.dtype != average.dtype:
                 given = f"a {p.dtype} parameter on {p.device!r}"
@@ -71,7 +71,7 @@ class EMA:
                 raise DeviceError(message("EMA.update", given, expected, "Move the model before"))
             if p.size:
                 slot = self._placement.slot(average)
-                work = works.setdefault(slot.slab, Work([], [], self._rules))
+                work = works.setdefault(slot.slab, SlabWork([], [], self._rules))
                 work.slots.append(slot)
                 work.rows.append(0)
         before_replay(partial(self._check_replay, self._placement))

@@ -11,7 +11,7 @@ from netcl_core import DTYPES
 from netcl_core.errors import ArgumentError, AttributeValueError, message
 from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.optimizer import Optimizer, evaluated
-from netcl_plugin_optim.settings import AtLeast0, Limit, settings
+from netcl_plugin_optim.settings import AtLeast0, SettingLimit, settings
 from netcl_plugin_optim.wolfe import Point, search
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -69,7 +69,7 @@ class LBFGS(Optimizer):
     ) -> None: ...
 
     def _begin(
-        self, params: Iterable[Any], defaults: dict[str, Any], limits: Mapping[str, Limit]
+        self, params: Iterable[Any], defaults: dict[str, Any], limits: Mapping[str, SettingLimit]
     ) -> None:
         self._state: dict[str, Any] = {}
         if defaults["max_eval"] is None:

@@ -15,7 +15,7 @@ from netcl_core import DTYPES, Tensor, before_replay
 from netcl_core.errors import AttributeValueError, ReplayError, message
 from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.optimizer import Closure, Optimizer, evaluated
-from netcl_plugin_optim.settings import AtLeast0, Limit, settings
+from netcl_plugin_optim.settings import AtLeast0, SettingLimit, settings
 
 #: A group's entries that are no settings of a step.
 _NAMES: Final = ("params", "param_names")
@@ -34,17 +34,18 @@ def _is_pair(value: Any) -> bool:
 
 
 AtMost0: TypeAlias = Annotated[
-    float, Limit("a number <= 0", lambda value: _is_number(value) and value <= 0)
+    float, SettingLimit("a number <= 0", lambda value: _is_number(value) and value <= 0)
 ]
 AtLeast1: TypeAlias = Annotated[
-    float, Limit("a number >= 1", lambda value: _is_number(value) and value >= 1)
+    float, SettingLimit("a number >= 1", lambda value: _is_number(value) and value >= 1)
 ]
 Epsilons: TypeAlias = Annotated[
-    tuple[float | None, float], Limit("two numbers >= 0, the first of which may be None", _is_pair)
+    tuple[float | None, float],
+    SettingLimit("two numbers >= 0, the first of which may be None", _is_pair),
 ]
 Three: TypeAlias = Annotated[
     tuple[float, float, float],
-    Limit(
+    SettingLimit(
         "three numbers",
         lambda value: (
             isinstance(value, (list, tuple)) and len(value) == 3 and all(map(_is_number, value))
@@ -53,7 +54,7 @@ Three: TypeAlias = Annotated[
 ]
 Turns: TypeAlias = Annotated[
     int,
-    Limit("an int from 0 to 99", lambda value: isinstance(value, int) and 0 <= value < 100),
+    SettingLimit("an int from 0 to 99", lambda value: isinstance(value, int) and 0 <= value < 100),
 ]
 
 
@@ -65,7 +66,7 @@ class _MatrixOptimizer(Optimizer):
     """
 
     def _begin(
-        self, params: Iterable[Any], defaults: dict[str, Any], limits: Mapping[str, Limit]
+        self, params: Iterable[Any], defaults: dict[str, Any], limits: Mapping[str, SettingLimit]
     ) -> None:
         self._held: dict[int, dict[str, Tensor]] = {}
         super()._begin(params, defaults, limits)

@@ -11,7 +11,7 @@ import numpy as np
 from netcl_core import Tensor, enable_grad, tensor
 from netcl_core.errors import ArgumentError, message
 from netcl_plugin_optim.groups import Group, add_group, groups_of
-from netcl_plugin_optim.settings import Limit, check
+from netcl_plugin_optim.settings import SettingLimit, check
 from netcl_plugin_optim.slabs import OptimizerStateError
 
 #: What schedules of learning rates keep in a group.
@@ -66,7 +66,7 @@ class Optimizer:
         self._begin(params, {**(defaults or {}), **more}, {})
 
     def _begin(
-        self, params: Iterable[Any], defaults: dict[str, Any], limits: Mapping[str, Limit]
+        self, params: Iterable[Any], defaults: dict[str, Any], limits: Mapping[str, SettingLimit]
     ) -> None:
         """What the constructors do, which are made by `settings`."""
         self.defaults = defaults

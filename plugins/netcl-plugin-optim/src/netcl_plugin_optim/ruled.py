@@ -13,8 +13,8 @@ from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.optimizer import Closure, Optimizer, evaluated
 from netcl_plugin_optim.placement import Placement
 from netcl_plugin_optim.rule import Flags, Rule
-from netcl_plugin_optim.settings import Limit, number
-from netcl_plugin_optim.slabs import ROWS, Slab, Slot, Work
+from netcl_plugin_optim.settings import SettingLimit, number
+from netcl_plugin_optim.slabs import ROWS, Slab, SlabWork, Slot
 
 _DECAY: Final = ("decay", True)
 _SHRINK: Final = ("shrink", True)
@@ -46,7 +46,7 @@ class RuledOptimizer(Optimizer):
     decoupled: ClassVar[bool] = False
 
     def _begin(
-        self, params: Iterable[Any], defaults: dict[str, Any], limits: Mapping[str, Limit]
+        self, params: Iterable[Any], defaults: dict[str, Any], limits: Mapping[str, SettingLimit]
     ) -> None:
         self._placement = Placement()
         super()._begin(params, defaults, limits)
@@ -166,9 +166,9 @@ class RuledOptimizer(Optimizer):
             due.append((group, slots))
         return due
 
-    def _due(self) -> dict[tuple[Slab, int, Flags], list[tuple[list[Group], Work]]]:
+    def _due(self) -> dict[tuple[Slab, int, Flags], list[tuple[list[Group], SlabWork]]]:
         """What is to be done: the work of each launch's kind, with the groups of its rows."""
-        works_due: dict[tuple[Slab, int, Flags], list[tuple[list[Group], Work]]] = {}
+        works_due: dict[tuple[Slab, int, Flags], list[tuple[list[Group], SlabWork]]] = {}
         for group, slots in self._slots_due():
             flags = self._all_flags(group)
             alike: dict[tuple[Slab, int], list[Slot]] = {}
@@ -178,7 +178,7 @@ class RuledOptimizer(Optimizer):
                 works = works_due.setdefault((slab, steps, flags), [])
                 if not works or len(works[-1][0]) == ROWS:
                     groups: list[Group] = []
-                    works.append((groups, Work([], [], partial(self._rules, groups, flags))))
+                    works.append((groups, SlabWork([], [], partial(self._rules, groups, flags))))
                 groups, work = works[-1]
                 work.slots.extend(own)
                 work.rows.extend([len(groups)] * len(own))
@@ -201,7 +201,7 @@ class RuledOptimizer(Optimizer):
         self,
         groups: Sequence[Group],
         placement: Placement,
-        work: Work,
+        work: SlabWork,
         flags: Flags,
         gate: Gate | None,
     ) -> None:

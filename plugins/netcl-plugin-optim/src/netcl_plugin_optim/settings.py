@@ -27,7 +27,7 @@ _PARTS: Final = {
 
 @final
 @dataclass(frozen=True, slots=True)
-class Limit:
+class SettingLimit:
     """What a setting must be.
 
     Attributes:
@@ -54,21 +54,22 @@ def _two(holds: Callable[[Any, Any], bool]) -> Callable[[Any], bool]:
 
 
 #: What the signatures say of a setting's values; for type checkers these are the plain types.
-AtLeast0: TypeAlias = Annotated[float, Limit("a number >= 0", _at_least_0)]
+AtLeast0: TypeAlias = Annotated[float, SettingLimit("a number >= 0", _at_least_0)]
 Share: TypeAlias = Annotated[
-    float, Limit("a number from 0 to 1", lambda value: _at_least_0(value) and float(value) <= 1)
+    float,
+    SettingLimit("a number from 0 to 1", lambda value: _at_least_0(value) and float(value) <= 1),
 ]
 Betas: TypeAlias = Annotated[
     tuple[float, float],
-    Limit("two numbers in [0, 1)", _two(lambda one, two: 0 <= one < 1 and 0 <= two < 1)),
+    SettingLimit("two numbers in [0, 1)", _two(lambda one, two: 0 <= one < 1 and 0 <= two < 1)),
 ]
 Around1: TypeAlias = Annotated[
     tuple[float, float],
-    Limit("a number in (0, 1) and one above 1", _two(lambda low, high: 0 < low < 1 < high)),
+    SettingLimit("a number in (0, 1) and one above 1", _two(lambda low, high: 0 < low < 1 < high)),
 ]
 Bounds: TypeAlias = Annotated[
     tuple[float, float],
-    Limit("two numbers >= 0, the lower first", _two(lambda low, high: 0 <= low <= high)),
+    SettingLimit("two numbers >= 0, the lower first", _two(lambda low, high: 0 <= low <= high)),
 ]
 
 
@@ -99,18 +100,18 @@ def settings(**fixed: Any) -> Callable[[Callable[_P, None]], Callable[_P, None]]
 
 
 @lru_cache
-def limits_of(init: Callable[..., None]) -> Mapping[str, Limit]:
+def limits_of(init: Callable[..., None]) -> Mapping[str, SettingLimit]:
     """The limits in a constructor's signature, by the settings' names."""
     hints = get_type_hints(init, include_extras=True)
     return {
         name: extra
         for name, hint in hints.items()
         for extra in get_args(hint)[1:]
-        if isinstance(extra, Limit)
+        if isinstance(extra, SettingLimit)
     }
 
 
-def check(who: str, limits: Mapping[str, Limit], group: Mapping[str, Any]) -> None:
+def check(who: str, limits: Mapping[str, SettingLimit], group: Mapping[str, Any]) -> None:
     """Raise AttributeValueError if a setting is not within its limit."""
     for name, limit in limits.items():
         if not limit.holds(group[name]):

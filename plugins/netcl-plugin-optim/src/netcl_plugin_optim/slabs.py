@@ -86,7 +86,7 @@ class Slot:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Work:
+class SlabWork:
     """Parameters of one slab that step together.
 
     Attributes:
@@ -131,7 +131,7 @@ class Slab:
         self._bound: dict[Any, Bound] = {}
         self._gates: dict[tuple[int, ...], Gate] = {}
 
-    def step(self, work: Work, skip: Skip | None = None) -> None:
+    def step(self, work: SlabWork, skip: Skip | None = None) -> None:
         """Update the parameters of some work from their gradients.
 
         Each replay asks for the rules of its step. With `skip` the device may find that it is
@@ -154,7 +154,7 @@ class Slab:
         on_replay(counted)
 
     def skip(
-        self, work: Work, found_inf: Tensor, stepwise: Callable[[], Sequence[Stepwise]]
+        self, work: SlabWork, found_inf: Tensor, stepwise: Callable[[], Sequence[Stepwise]]
     ) -> Skip:
         """What may skip a step of some parameters."""
         key = tuple([slot.offset for slot in work.slots])
@@ -163,7 +163,7 @@ class Slab:
             self._gates[key] = Gate(self.device, work.slots, scalars, self.compute)
         return Skip(found_inf, self._gates[key], stepwise)
 
-    def _counter(self, work: Work, skip: Skip) -> Bound | None:
+    def _counter(self, work: SlabWork, skip: Skip) -> Bound | None:
         """The kernel that counts; NumPy needs none."""
         if not self.device.has_kernels:
             return None
@@ -182,7 +182,7 @@ class Slab:
             self._bound[key] = counting(self.device, template, f"{rule.name}_count", context)
         return self._bound[key]
 
-    def _launch(self, work: Work, skip: Skip | None) -> None:
+    def _launch(self, work: SlabWork, skip: Skip | None) -> None:
         rules = work.rules()
         stepwise = () if skip is None else skip.stepwise()[0].names
         row_bytes = (len(rules[0].scalars) - len(stepwise)) * DTYPES[self.compute].itemsize
@@ -269,7 +269,7 @@ class Slab:
         ctypes = (dtype.compute,) * (len(scalars) * len(used))
         return Bound(self.device, Kernels((kernel,), scalars=ctypes), (), ())
 
-    def _step_numpy(self, slot: Slot, row: int, work: Work, skip: Skip | None) -> None:
+    def _step_numpy(self, slot: Slot, row: int, work: SlabWork, skip: Skip | None) -> None:
         inputs = [slot.parameter.grad.value if slot.source is None else slot.source]
         if skip is not None:
             inputs += [skip.found_inf, skip.gate.skipped]
@@ -301,7 +301,7 @@ class Slab:
 
 
 def _portions(
-    work: Work, fixed: int, row_bytes: int
+    work: SlabWork, fixed: int, row_bytes: int
 ) -> Iterator[tuple[Sequence[Slot], Sequence[int]]]:
     """The slots and rows of each launch: as many as its arguments have room for."""
     slots, rows = work.slots, work.rows
@@ -329,7 +329,7 @@ def _scalars(
 
 
 def _scalars_at_replay(
-    work: Work, used: Sequence[int], stepwise: Sequence[str]
+    work: SlabWork, used: Sequence[int], stepwise: Sequence[str]
 ) -> tuple[float, ...]:
     return _scalars(work.rules(), used, stepwise)
 

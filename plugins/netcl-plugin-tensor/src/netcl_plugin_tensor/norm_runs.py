@@ -47,7 +47,7 @@ _PLAIN: Final = {"weighted": False, "biased": False, "sums": "", "running": "", 
 
 @final
 @dataclass(frozen=True)
-class Layout:
+class NormLayout:
     """Where the elements of each team are: `runs` runs of `length` contiguous elements."""
 
     teams: int
@@ -59,14 +59,14 @@ class Layout:
     per_run: bool
 
 
-def layout_of(x: Spec, groups: int) -> Layout:
+def layout_of(x: Spec, groups: int) -> NormLayout:
     """Teams of x (N, C, ...): its channels, or with `groups` the groups of each sample."""
     count, channels, *rest = x.shape
     length = math.prod(rest)
     if not groups:
-        return Layout(channels, count, length, length, channels * length, channels, False)
+        return NormLayout(channels, count, length, length, channels * length, channels, False)
     runs = channels // groups
-    return Layout(count * groups, runs, length, runs * length, length, groups, True)
+    return NormLayout(count * groups, runs, length, runs * length, length, groups, True)
 
 
 # -- launches --------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class _Division:
     per_part: int
 
 
-def _division(device: Device, x: Spec, layout: Layout) -> _Division:
+def _division(device: Device, x: Spec, layout: NormLayout) -> _Division:
     gpu = device.kind == "gpu"
     wanted = device.compute_units * (_GROUPS if gpu else 1)
     worth = layout.runs * layout.length // _WORTH

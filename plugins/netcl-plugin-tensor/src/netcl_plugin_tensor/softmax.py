@@ -96,7 +96,7 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
         spec, dim = request.inputs[0], request.attrs["dim"]
         size = spec.shape[dim] if spec.shape else 1
         inner = math.prod(spec.shape[dim + 1 :])
-        lines = Lines(spec.size // (size * inner), size, inner)
+        lines = SoftmaxLines(spec.size // (size * inner), size, inner)
         gpu = request.device.kind == "gpu"
         form = _teams if gpu else _blocks
         if inner > 1:
@@ -106,7 +106,7 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
     return plan
 
 
-class Lines(NamedTuple):
+class SoftmaxLines(NamedTuple):
     """`outer` times `inner` lines of `size` elements, which stand `inner` apart."""
 
     outer: int
@@ -133,13 +133,13 @@ def _launch(
     return Kernel(template, entry, args, (items,), None if local is None else (local,), context)
 
 
-def _strided(entry: str, request: Request, lines: Lines) -> Kernel:
+def _strided(entry: str, request: Request, lines: SoftmaxLines) -> Kernel:
     width = 4 if request.device.kind == "gpu" else CPU_WIDTH
     items = lines.outer * -(-lines.inner // width)
     return _launch(TEMPLATE, entry, request, lines, (items, None), {"width": width})
 
 
-def _columns(entry: str, request: Request, lines: Lines) -> Kernel:
+def _columns(entry: str, request: Request, lines: SoftmaxLines) -> Kernel:
     """A group takes neighbouring lines: fewer of them, with larger teams, where lines are few."""
     device = request.device
     group = group_items(device, DTYPES[DTYPES[request.inputs[0].dtype].wide].itemsize)
@@ -151,13 +151,13 @@ def _columns(entry: str, request: Request, lines: Lines) -> Kernel:
     return _launch(COLUMNS, entry, request, lines, (items, group), context)
 
 
-def _teams(entry: str, request: Request, lines: Lines) -> Kernel:
+def _teams(entry: str, request: Request, lines: SoftmaxLines) -> Kernel:
     teams = row_teams(request.device, lines.size, DTYPES[request.inputs[0].dtype])
     groups = teams.items(lines.outer), teams.group
     return _launch(TEAMS, entry, request, lines[:2], groups, dict(teams.context))
 
 
-def _blocks(entry: str, request: Request, lines: Lines) -> Kernel:
+def _blocks(entry: str, request: Request, lines: SoftmaxLines) -> Kernel:
     turns = rows_of_an_item(request.device, lines.outer, lines.size)
     groups = -(-lines.outer // turns), 1
     return _launch(BLOCKS, entry, request, (*lines[:2], turns), groups, {"width": CPU_WIDTH})

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, final
 
 from netcl_plugin_linalg.attention_gradients import BACKWARD, backward, kept_for_gradients
-from netcl_plugin_linalg.attention_kernels import Job, job_of
+from netcl_plugin_linalg.attention_kernels import AttentionJob, job_of
 from netcl_plugin_linalg.attention_kernels import reject as unfit_for_any
 from netcl_plugin_linalg.attention_layouts import reader
 from netcl_plugin_linalg.attention_shapes import NAME
@@ -29,7 +29,7 @@ _INT_MAX: Final = (1 << 31) - 4096
 
 @final
 @dataclass(frozen=True, slots=True)
-class Tile:
+class AttentionTile:
     """A work-group's `warps` of 32 items with `tall` times 16 rows each, and what these meet.
 
     Attributes:
@@ -51,20 +51,24 @@ class Tile:
         """Work-items of a group."""
         return self.warps * 32
 
-    def local_bytes(self, job: Job) -> int:
+    def local_bytes(self, job: AttentionJob) -> int:
         """The local memory that the stages take."""
         return self.stages * self.others * (16 * sum(pitches(job)) + _SUMS)
 
 
 #: For heads of so many features at most, what fits 48 KB of local memory and 255 registers an item.
-FORWARD: Final = {64: Tile(4, 2, 64, 2), 128: Tile(4, 1, 32, 2), 256: Tile(4, 1, 16, 2)}
-OF_QUERIES: Final = {64: Tile(4, 2, 32, 2), 128: Tile(4, 1, 32, 2)}
-OF_KEYS: Final = {64: Tile(4, 2, 16, 2), 128: Tile(4, 1, 16, 2)}
+FORWARD: Final = {
+    64: AttentionTile(4, 2, 64, 2),
+    128: AttentionTile(4, 1, 32, 2),
+    256: AttentionTile(4, 1, 16, 2),
+}
+OF_QUERIES: Final = {64: AttentionTile(4, 2, 32, 2), 128: AttentionTile(4, 1, 32, 2)}
+OF_KEYS: Final = {64: AttentionTile(4, 2, 16, 2), 128: AttentionTile(4, 1, 16, 2)}
 #: Of each query of a tile, its two numbers in float32.
 _SUMS: Final = 8
 
 
-def pitches(job: Job) -> tuple[int, int]:
+def pitches(job: AttentionJob) -> tuple[int, int]:
     """The chunks from one row of a tile to the next, of queries or keys, and of values."""
     return _pitch(job.shape.size), _pitch(job.shape.value_size)
 
@@ -73,13 +77,13 @@ def _pitch(features: int) -> int:
     return 1 << max(1, (-(-features // _CHUNK) - 1).bit_length())
 
 
-def _tile(tiles: dict[int, Tile], job: Job) -> Tile:
+def _tile(tiles: dict[int, AttentionTile], job: AttentionJob) -> AttentionTile:
     """The tile for heads of this size, which are not too wide."""
     widest = max(job.shape.size, job.shape.value_size)
     return next(tile for most, tile in tiles.items() if widest <= most)
 
 
-def unsuited(request: Request, tiles: dict[int, Tile]) -> str | None:
+def unsuited(request: Request, tiles: dict[int, AttentionTile]) -> str | None:
     """Why other kernels serve an attention, or None."""
     job, device = job_of(request), request.device
     shape, widest = job.shape, max(job.shape.size, job.shape.value_size)
@@ -112,12 +116,12 @@ def reject_gradients(request: Request) -> str | None:
 
 
 def _launch(
-    job: Job,
+    job: AttentionJob,
     template: str,
     entry: str,
     buffers: Sequence[tuple[str, Any]],
     rows: int,
-    tile: Tile,
+    tile: AttentionTile,
     numbers: Sequence[tuple[str, Any]] = (),
     **flags: Any,
 ) -> Kernel:
@@ -136,7 +140,7 @@ def _launch(
     return job.kernel(template, entry, buffers, numbers, items, (tile.items,), 1, context)
 
 
-def attended(request: Request, tile: Tile, instructions: str = INSTRUCTIONS) -> Kernels:
+def attended(request: Request, tile: AttentionTile, instructions: str = INSTRUCTIONS) -> Kernels:
     """The results, and the logarithms of the rows' sums if they are kept."""
     job = job_of(request)
     outputs: list[tuple[str, Any]] = [("out", 0), ("out", 1)][: 1 + request.keep]
@@ -148,7 +152,10 @@ def attended(request: Request, tile: Tile, instructions: str = INSTRUCTIONS) -> 
 
 
 def gradients(
-    request: Request, of_queries: Tile, of_keys: Tile, instructions: str = INSTRUCTIONS
+    request: Request,
+    of_queries: AttentionTile,
+    of_keys: AttentionTile,
+    instructions: str = INSTRUCTIONS,
 ) -> Kernels:
     """The gradients of query, key and value (outputs 0 to 2): no two work-groups add to one."""
     job = job_of(request)

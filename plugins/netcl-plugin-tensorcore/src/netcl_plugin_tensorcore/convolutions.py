@@ -31,7 +31,7 @@ from netcl_plugin_tensorcore.products import (
     TILES,
     TYPES,
     UNMARKED,
-    Tile,
+    WarpTile,
 )
 
 TEMPLATE: Final = "tensorcore/convolutions.cl.j2"
@@ -69,7 +69,7 @@ Task: TypeAlias = tuple[Problem, tuple[int, ...]]
 class _Rated:
     """A tile and its speed, for an estimate."""
 
-    tile: Tile
+    tile: WarpTile
     speed: float
 
     def __str__(self) -> str:
@@ -199,7 +199,7 @@ class _Plan:
     """The launches of one request; `instructions` are a template's macros."""
 
     def __init__(
-        self, request: Request, task: Task, weighs: bool, tile: Tile, slices: int,
+        self, request: Request, task: Task, weighs: bool, tile: WarpTile, slices: int,
         instructions: str,
     ) -> None:  # fmt: skip
         problem, self.apart = task
@@ -392,7 +392,7 @@ def _adjoining(axes: Sequence[Axis]) -> bool:
 
 
 def convolved(
-    request: Request, task: Task, weighs: bool, tile: Tile, slices: int,
+    request: Request, task: Task, weighs: bool, tile: WarpTile, slices: int,
     instructions: str = INSTRUCTIONS,
 ) -> Kernels:  # fmt: skip
     """The launches of a request that is not `unsuited`."""

@@ -46,7 +46,7 @@ UNMARKED: Final = Rewrite("tensorcore-unmark", "1", _unmarked)
 
 @final
 @dataclass(frozen=True, slots=True)
-class Tile:
+class WarpTile:
     """A work-group's `bm` x `bn` results, in steps of `bk`, by `wm` x `wn` warps of 32 items.
 
     With `groups` four warps multiply as one; `wm` is a multiple of four then, `wn` 1.
@@ -103,16 +103,16 @@ _EMPTY: Final = 4
 TILES: Final = {
     str(tile): tile
     for tile in (
-        Tile(128, 128, 16, 3, 2, 4),
-        Tile(64, 128, 16, 3, 2, 4),
-        Tile(128, 128, 32, 3, 2, 2),
-        Tile(64, 128, 32, 4, 2, 2),
-        Tile(64, 64, 32, 4, 2, 2),
-        Tile(128, 256, 16, 4, 2, 4),
-        Tile(128, 128, 32, 3, 4, 1, groups=True),
-        Tile(128, 256, 16, 4, 8, 1, groups=True),
-        Tile(64, 128, 32, 4, 4, 1, groups=True),
-        Tile(64, 64, 64, 3, 4, 1, groups=True),
+        WarpTile(128, 128, 16, 3, 2, 4),
+        WarpTile(64, 128, 16, 3, 2, 4),
+        WarpTile(128, 128, 32, 3, 2, 2),
+        WarpTile(64, 128, 32, 4, 2, 2),
+        WarpTile(64, 64, 32, 4, 2, 2),
+        WarpTile(128, 256, 16, 4, 2, 4),
+        WarpTile(128, 128, 32, 3, 4, 1, groups=True),
+        WarpTile(128, 256, 16, 4, 8, 1, groups=True),
+        WarpTile(64, 128, 32, 4, 4, 1, groups=True),
+        WarpTile(64, 64, 64, 3, 4, 1, groups=True),
     )
 }
 #: By default the first one that the device can run and of which there are enough. Of 16-bit floats
@@ -130,7 +130,7 @@ _TAKEN: Final = {
 }
 
 
-def _enough(request: Request, product: Product) -> Iterator[Tile]:
+def _enough(request: Request, product: Product) -> Iterator[WarpTile]:
     """The tiles to take by default of which there are enough, the first one first."""
     dtype = request.output.dtype
     for name, filled in _TAKEN["float32" if dtype == "float32" else "16 bits"]:
@@ -140,7 +140,7 @@ def _enough(request: Request, product: Product) -> Iterator[Tile]:
             yield tile
 
 
-def default_tile(request: Request, product: Product) -> Tile | None:
+def default_tile(request: Request, product: Product) -> WarpTile | None:
     """The largest tile that fits and of which there are enough to occupy the device, or None."""
     return next((t for t in _enough(request, product) if t.misfit(request) is None), None)
 
@@ -264,7 +264,7 @@ def _copied(request: Request, product: Product) -> tuple[Product, Kernels, dict[
 def multiplied(
     request: Request,
     product: Product,
-    tile: Tile,
+    tile: WarpTile,
     bias: bool,
     instructions: str = INSTRUCTIONS,
     passes: int = 3,

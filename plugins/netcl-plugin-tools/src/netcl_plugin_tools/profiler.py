@@ -100,7 +100,7 @@ class profile:  # noqa: N801 - a function to its users, and a context manager
         )
         stream_of(device).finish()
         self._spans, self.memory = [], []
-        seen = _Watched(device, self._spans, self._remember)
+        seen = _WatchedStream(device, self._spans, self._remember)
         self._scope.enter_context(use_stream(seen))
         self._begin = time.perf_counter()
         self._remember()
@@ -181,7 +181,7 @@ def _settle(spans: Sequence[_Span]) -> None:
 
 
 @final
-class _Watched(StreamWrapper):
+class _WatchedStream(StreamWrapper):
     """A stream that takes down what it is asked for, with OpenCL's events."""
 
     def __init__(self, device: Device, spans: list[_Span], remember: Callable[[], None]) -> None:

@@ -23,7 +23,7 @@ from drawings import (
 )
 from netcl_plugin_tools.graph.dot import COLOURS, cells, shorten, to_svg
 from netcl_plugin_tools.graph.drawing import KINDS, DrawnOp, Edge
-from netcl_plugin_tools.graph.graph import Box, Graph
+from netcl_plugin_tools.graph.graph import Box, DrawnGraph
 
 from netcl_core.cli import main
 from netcl_core.hardware.device_table import all_devices
@@ -215,7 +215,7 @@ def test_long_texts_are_shortened_with_the_whole_beside() -> None:
     boxes = (Box("argument0", "argument", long), wide, Box("result0", "result", "数" * 60))
     edges = (Edge("argument0", "step1", long, "float32", (2, 3)),
              Edge("step1", "result0", "t1", "float32", (2, 3)))  # fmt: skip
-    graph = Graph("f\x00<g>&" * 40, "numpy", "NumPy call", 1, 1, 1, 0, boxes, edges)
+    graph = DrawnGraph("f\x00<g>&" * 40, "numpy", "NumPy call", 1, 1, 1, 0, boxes, edges)
     svg = ElementTree.fromstring(to_svg(graph))
     check(svg)
     lines = [line for box in groups(svg, "node") for line in texts(box)]

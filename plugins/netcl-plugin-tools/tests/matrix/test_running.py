@@ -36,7 +36,7 @@ def matrix(fake: Any, shelves_of: tuple[Path, Path], tmp_path: Path, numpy_path:
         timeout: float = 60,
         level: str = "run",
         watch: Any = lambda *_: None,
-    ) -> list[running.Result]:
+    ) -> list[running.CellResult]:
         supplies = Supplies(tmp_path / "locks", Uv("uv", tmp_path / "uv", processes))
         supplies.provide = lambda *_: supply or Supply()
         runner = Runner(
@@ -49,11 +49,11 @@ def matrix(fake: Any, shelves_of: tuple[Path, Path], tmp_path: Path, numpy_path:
     return run
 
 
-def states(results: Sequence[running.Result]) -> dict[str, str]:
+def states(results: Sequence[running.CellResult]) -> dict[str, str]:
     return {each.record.cell.core_label: each.record.state for each in results}
 
 
-def reasons(results: Sequence[running.Result]) -> set[str]:
+def reasons(results: Sequence[running.CellResult]) -> set[str]:
     return {each.record.reason for each in results}
 
 

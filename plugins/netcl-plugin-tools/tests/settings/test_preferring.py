@@ -14,7 +14,7 @@ from given import Given
 from netcl_market import lock as locks
 from netcl_market.lock import DevicePart, Lock, Pin
 from netcl_plugin_kit.speed import comparing
-from netcl_plugin_kit.speed.comparing import Call, Candidate, Measured
+from netcl_plugin_kit.speed.comparing import Measured, TimedCall, TimedCandidate
 from netcl_plugin_kit.speed.ordering import fastest_order
 from netcl_plugin_tools.lock.text import text_of
 from project_settings import PROJECT, run, settings
@@ -130,12 +130,14 @@ def measured(*calls: dict[str, float | None]) -> Measured:
     device = nc.get_device("numpy")
     rows = [
         [
-            Candidate("own", name, 0, not i, ratio and 1e-6, ratio)
+            TimedCandidate("own", name, 0, not i, ratio and 1e-6, ratio)
             for i, (name, ratio) in enumerate(c.items())
         ]
         for c in calls
     ]
-    return Measured("kit_double", device, "float32", [(Call("", [], print), row) for row in rows])
+    return Measured(
+        "kit_double", device, "float32", [(TimedCall("", [], print), row) for row in rows]
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from netcl_plugin_tools.tune import records as tuning_records
 from netcl_plugin_tools.tune.first_use import first_use
-from netcl_plugin_tools.tune.trials import Trial
+from netcl_plugin_tools.tune.trials import TuningTrial
 from netcl_plugin_tunable import DEFAULT, space
 from tuned import Offer, X, here, offering, own_folder
 
@@ -55,14 +55,14 @@ class Keeper(Tuner):
     """A tuner that measures whatever it is offered, and keeps the trials."""
 
     def __init__(self, budget: float = 20.0) -> None:
-        self.trials: list[Trial] = []
+        self.trials: list[TuningTrial] = []
         self.budget = budget
 
     def wants(self, decision: ChosenSettings) -> bool:
         return True
 
     def __call__(self, offered: Offered) -> bool:
-        trial = Trial(offered)
+        trial = TuningTrial(offered)
         self.trials.append(trial)
         trial.measure(self.budget)
         return True

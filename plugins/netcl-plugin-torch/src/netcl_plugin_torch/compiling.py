@@ -76,7 +76,7 @@ def _introduce() -> None:
 # -- a part of a graph -----------------------------------------------------------------------
 
 
-class Part(torch.nn.Module):
+class GraphPart(torch.nn.Module):
     """Ops that run as one compiled function of netcl tensors.
 
     Attributes:
@@ -289,7 +289,7 @@ def compiled(graph: GraphModule, inputs: Sequence[Any], *, records: bool = False
     fused = partitioner.fuse_partitions(partitioner.propose_partitions())
     for name, child in list(fused.named_children()):
         if name.startswith("fused_"):
-            setattr(fused, name, Part(child))
+            setattr(fused, name, GraphPart(child))
     run: Any = Replaying(fused.forward) if device == "netcl" else fused.forward
 
     def boxed(args: list[Any]) -> Any:

@@ -14,7 +14,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_plugin_torch.dispatch import Unfit, decompositions, direct, overload, raw_of, row
 from netcl_plugin_torch.elements import gradients
-from netcl_plugin_torch.records import Record
+from netcl_plugin_torch.records import NetclRecord
 from netcl_plugin_torch.tensor import record_of, wrap, wrap_later
 
 # -- products ------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def forward_of(
     else:
         with ag.no_grad():
             raw = function(*raws)
-    record = Record(output, leaves, statistics)
+    record = NetclRecord(output, leaves, statistics)
     dtype = torch.float64 if x.dtype == "float64" else torch.float32
     return wrap(raw), *[wrap_later(shape, dtype, record, i) for i, shape in enumerate(shapes)]
 

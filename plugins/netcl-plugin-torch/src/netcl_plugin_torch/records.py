@@ -1,4 +1,4 @@
-"""Record: netcl's record of a call, which PyTorch keeps for the gradients of an op."""
+"""netcl's record of a call, which PyTorch keeps for the gradients of an op."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from netcl_core.inspect.recorded import OperatorCall, RegionCall, recorded_again
 
 
 @final
-class Record:
+class NetclRecord:
     """A call's results and the leaves of its graph.
 
     Attributes:
@@ -38,9 +38,9 @@ class Record:
                 self._statistics = list(self.statistics(x.detach()))
         return self._statistics[i]
 
-    def anew(self) -> Record:
+    def anew(self) -> NetclRecord:
         """The same without what has been computed of it."""
-        return Record(self.made, self.leaves, self.statistics)
+        return NetclRecord(self.made, self.leaves, self.statistics)
 
     def tensors(self) -> Sequence[Any]:
         """All tensors that it holds, once each.
@@ -55,7 +55,7 @@ class Record:
             self._tensors = list(by_id.values())
         return self._tensors
 
-    def recipe(self) -> Callable[[Sequence[Any]], Record]:
+    def recipe(self) -> Callable[[Sequence[Any]], NetclRecord]:
         """What makes the record of the same call for other tensors, in the order of `tensors`."""
         places = {id(x): i for i, x in enumerate(self.tensors())}
         calls: list[Any] = []  # with the places of their tensors, and behind these of nodes
@@ -72,7 +72,7 @@ class Record:
         leaves = [None if x is None else (places[id(x)], x.requires_grad) for x in wanted]
         statistics = self.statistics
 
-        def make(others: Sequence[Any]) -> Record:
+        def make(others: Sequence[Any]) -> NetclRecord:
             all_ = list(others)
             for leaf in leaves:
                 if leaf is not None and leaf[1]:
@@ -85,7 +85,7 @@ class Record:
                 ))  # fmt: skip
             outputs = tuple([all_[i] for i in results]) if several else all_[results[0]]
             operands = [None if leaf is None else all_[leaf[0]] for leaf in leaves]
-            record = Record(outputs, operands, statistics)
+            record = NetclRecord(outputs, operands, statistics)
             record._tensors = others
             return record
 

@@ -7,7 +7,7 @@ from typing import Any
 import netcl_core.autograd as ag
 from netcl_plugin_torch.dispatch import direct
 from netcl_plugin_torch.layers import needs_record, recorded
-from netcl_plugin_torch.records import Record
+from netcl_plugin_torch.records import NetclRecord
 from netcl_plugin_torch.tensor import wrap, wrap_later
 
 
@@ -28,7 +28,7 @@ def _cell(
         with ag.no_grad():
             outputs = function(*raws)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    record = Record(None if leaves is raws else outputs, leaves, _unread)
+    record = NetclRecord(None if leaves is raws else outputs, leaves, _unread)
     workspace = wrap_later((state.shape[0], width * state.shape[1]), state.dtype, record, 0)
     return [*(wrap(output.value.detach()) for output in outputs), workspace]
 

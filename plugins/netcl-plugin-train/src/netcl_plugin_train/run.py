@@ -18,7 +18,7 @@ from netcl_core.errors import NetclError, message
 from netcl_plugin_train import checkpoints, metrics, report, training
 from netcl_plugin_train.loop import Stop, TrainingError
 from netcl_plugin_train.tasks import TASKS
-from netcl_plugin_train.training import Run, Settings
+from netcl_plugin_train.training import Run, TrainingSettings
 
 
 class OutputError(NetclError, OSError):
@@ -84,7 +84,7 @@ def _command() -> str:
 
 
 def _finish(
-    run: Run, told: Settings, folder: Path, written: list[Path], plot: bool, as_json: bool
+    run: Run, told: TrainingSettings, folder: Path, written: list[Path], plot: bool, as_json: bool
 ) -> int:
     """Save and show a run, and hold that the model loads again; returns the exit code."""
     model = written[0]

@@ -24,7 +24,7 @@ _TESTED = 500
 
 @final
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TrainingSettings:
     """What a run is told, and what it must be told again to go on.
 
     The learning rate falls from `lr` to 0 in equal steps; the seed draws the weights
@@ -56,15 +56,15 @@ class Run:
         return self.history.accuracies[-1]
 
 
-def settings_of(task: str, **given: Any) -> Settings:
+def settings_of(task: str, **given: Any) -> TrainingSettings:
     """The task's own settings but for those that are given and not None."""
     usual = tasks.TASKS[task]
     own = {"epochs": usual.epochs, "batch_size": usual.batch_size, "lr": usual.lr}
-    return Settings(task, **own | {name: x for name, x in given.items() if x is not None})
+    return TrainingSettings(task, **own | {name: x for name, x in given.items() if x is not None})
 
 
 def train(
-    settings: Settings,
+    settings: TrainingSettings,
     source: Path | None = None,
     watchers: Sequence[Watcher] = (),
     path: Path | None = None,

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, final
 
 import importlib_metadata
-from netcl_market.finding import GROUPS, Distribution, distributions
+from netcl_market.finding import GROUPS, InstalledDistribution, distributions
 from netcl_market.installed import is_editable
 from netcl_market.manifests import locate
 from netcl_market.requirements import CORE
@@ -39,7 +39,7 @@ class Subject:
     """
 
     handle: Any
-    distribution: Distribution | None
+    distribution: InstalledDistribution | None
     packed: tuple[str, ...] | None = None
     project: str = ""
 

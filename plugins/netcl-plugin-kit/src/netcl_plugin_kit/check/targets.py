@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import final
 
-from netcl_market.finding import Distribution, distributions
+from netcl_market.finding import InstalledDistribution, distributions
 
 from netcl_core.errors import PluginError, TargetError, message
 from netcl_core.plugins.protocol import canonical
@@ -71,7 +71,7 @@ def locate(
     return _from_wheel(path, folder, "", digest_of(path))
 
 
-def insist(word: str) -> Distribution | None:
+def insist(word: str) -> InstalledDistribution | None:
     """The plugin that a word names, if it names one; raises TargetError if it means nothing."""
     path = Path(word)
     is_path = path.name != word or path.suffix == ".whl" or word in {".", ".."}
@@ -81,7 +81,7 @@ def insist(word: str) -> Distribution | None:
     return wheel
 
 
-def _named(word: str) -> Distribution | None:
+def _named(word: str) -> InstalledDistribution | None:
     there = distributions()
     by_plugin = (path for path in there if any(name == word for _, name in path.points))
     by_name = (path for path in there if canonical(path.name) == canonical(word))

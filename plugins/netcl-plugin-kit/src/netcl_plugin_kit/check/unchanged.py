@@ -12,7 +12,7 @@ from netcl_core.config import MARKET_PREFIX
 from netcl_core.plugins.protocol import MANIFEST, SCAFFOLDS, canonical, registry
 from netcl_plugin_kit.check.findings import NOTES
 from netcl_plugin_kit.check.subject import Subject, module_of
-from netcl_plugin_kit.new.names import EXAMPLE_OPERATOR, Names
+from netcl_plugin_kit.new.names import EXAMPLE_OPERATOR, ProjectNames
 from netcl_plugin_kit.new.project import EXAMPLE, author_of, first_files, rendered, summary
 
 _CODE: Final = "NC205"
@@ -40,14 +40,14 @@ def _things(subject: Subject) -> Iterator[str]:
         yield f"{', '.join(left)} {'are' if len(left) > 1 else 'is'}"
 
 
-def _names(subject: Subject) -> Iterator[Names]:
+def _names(subject: Subject) -> Iterator[ProjectNames]:
     """The names that a scaffold of this distribution may have had, by what it brings."""
     name = canonical(subject.name).removeprefix(MARKET_PREFIX)
     ops = {point for group, point, _ in subject.points if group != MANIFEST}
     package = module_of(subject.name)
     for op in sorted({name, *ops} | _templates(subject)):
         for operator in (EXAMPLE_OPERATOR, *_operators(subject)):
-            yield Names(name, subject.name, package, op.replace("-", "_"), operator)
+            yield ProjectNames(name, subject.name, package, op.replace("-", "_"), operator)
 
 
 def _operators(subject: Subject) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _templates(subject: Subject) -> set[str]:
     return {name.removesuffix(ends) for name in names if name.endswith(ends)}
 
 
-def _files(subject: Subject, names: Names) -> Iterator[str]:
+def _files(subject: Subject, names: ProjectNames) -> Iterator[str]:
     """The README and the files that an author changes first, as far as they are unchanged."""
     for kind in SCAFFOLDS.values():
         written = rendered(kind, names, author_of(subject.name))

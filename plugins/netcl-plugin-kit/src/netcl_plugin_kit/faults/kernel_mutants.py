@@ -17,7 +17,7 @@ from netcl_plugin_kit.faults.kernel_faults import (
     kernel_faults,
     seeded,
 )
-from netcl_plugin_kit.faults.mutants import MutantVerdict, Trial
+from netcl_plugin_kit.faults.mutants import MutantTrial, MutantVerdict
 from netcl_plugin_kit.faults.sanitizer import Simulated, SimulatorJob, command, simulate
 from netcl_plugin_kit.faults.substitution import substituted
 from netcl_plugin_kit.testing.collection import Table
@@ -78,9 +78,9 @@ def _on_device(
     thorough: bool,
 ) -> Iterator[tuple[KernelFault, str]]:
     """Each fault that is in a kernel which the checks on a device run, with what caught it."""
-    trials: dict[Row, Trial] = {}
+    trials: dict[Row, MutantTrial] = {}
     for done, (row, fault) in enumerate(faulty):
-        trial = trials.get(row) or Trial(row, table, device, thorough=thorough)
+        trial = trials.get(row) or MutantTrial(row, table, device, thorough=thorough)
         trials[row] = trial
         trial.alive = partial(progress, f"mutants: {fault.op} on {device}", done, len(faulty))
         changed: list[str] = []

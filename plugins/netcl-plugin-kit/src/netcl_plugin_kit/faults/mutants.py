@@ -65,7 +65,7 @@ def run_mutants(
 
     `alive` is called before each step that a fault meets.
     """
-    trial = Trial(row, table, get_device("numpy"), thorough=thorough, alive=alive)
+    trial = MutantTrial(row, table, get_device("numpy"), thorough=thorough, alive=alive)
     if isinstance(row.record, AutogradPrimitive):
         for fault in _expression_faults(row.record):
             yield trial.verdict(fault)
@@ -85,7 +85,7 @@ def _expression_faults(record: AutogradPrimitive) -> list[Fault]:
 
 
 @final
-class Trial:
+class MutantTrial:
     """An op with the steps that `check` makes for it on a device, to be made with a mutant.
 
     `cases` are those of the op; those of other ops that run it, where it has none of its own.

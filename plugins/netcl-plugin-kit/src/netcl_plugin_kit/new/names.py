@@ -36,7 +36,7 @@ _OP: Final = re.compile(r"[a-z_][a-z0-9_]*")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Names:
+class ProjectNames:
     """`swiglu` is the plugin and its template prefix, the others follow from it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Names:
     operator: str = EXAMPLE_OPERATOR
 
 
-def chosen(given: str, kind: RecordKind, op: str | None = None) -> Names:
+def chosen(given: str, kind: RecordKind, op: str | None = None) -> ProjectNames:
     """The names of a project; raises click.BadParameter for one that is wrong or taken."""
     name = canonical(given).removeprefix(MARKET_PREFIX)
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
@@ -67,9 +67,9 @@ def chosen(given: str, kind: RecordKind, op: str | None = None) -> Names:
         _check_op(own, kind)
         operator = EXAMPLE_OPERATOR if op is None else op
         _check_operator(operator)
-        return Names(name, distribution, package, own, operator)
+        return ProjectNames(name, distribution, package, own, operator)
     _check_op(own if op is None else op, kind)
-    return Names(name, distribution, package, own if op is None else op)
+    return ProjectNames(name, distribution, package, own if op is None else op)
 
 
 def _check_name(name: str, distribution: str) -> None:

@@ -19,7 +19,7 @@ import netcl_core as nc
 from netcl_core.config import templates
 from netcl_core.errors import NetclError, message
 from netcl_core.plugins.protocol import RecordKind
-from netcl_plugin_kit.new.names import EXAMPLE_OPERATOR, Names
+from netcl_plugin_kit.new.names import EXAMPLE_OPERATOR, ProjectNames
 from netcl_plugin_kit.new.of_operator import facts_of
 
 _SUFFIX: Final = ".j2"
@@ -36,7 +36,7 @@ _SUMMARY: Final = "summary.part.j2"
 def create(
     folder: Path,
     kind: RecordKind,
-    names: Names,
+    names: ProjectNames,
     author: str | None = None,
     data_only: bool = False,
 ) -> list[str]:
@@ -62,14 +62,14 @@ def author_of(distribution: str) -> str:
     return f"The authors of {distribution}"
 
 
-def summary(kind: RecordKind, names: Names) -> str:
+def summary(kind: RecordKind, names: ProjectNames) -> str:
     """What a project brings, in the one line that stands for it until the author's own does."""
     environment, _ = _environment(kind)
     return environment.get_template(_SUMMARY).render(_context(kind, names, "")).strip()
 
 
 def rendered(
-    kind: RecordKind, names: Names, author: str, data_only: bool = False
+    kind: RecordKind, names: ProjectNames, author: str, data_only: bool = False
 ) -> dict[str, str]:
     """Path -> text of every file of a project."""
     environment, places = _environment(kind)
@@ -92,7 +92,7 @@ def _is_python(path: Path, place: Path) -> bool:
     return inside and path.name.endswith((f".py{_SUFFIX}", f".typed{_SUFFIX}"))
 
 
-def first_files(kind: RecordKind, names: Names, data_only: bool = False) -> list[str]:
+def first_files(kind: RecordKind, names: ProjectNames, data_only: bool = False) -> list[str]:
     """`path  what it holds` of the files that an author changes first, as the README lists them."""
     environment, _ = _environment(kind)
     context = {**_context(kind, names, ""), "data": data_only}
@@ -127,7 +127,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
-def _context(kind: RecordKind, names: Names, author: str) -> dict[str, Any]:
+def _context(kind: RecordKind, names: ProjectNames, author: str) -> dict[str, Any]:
     major, minor, *_ = nc.__version__.split(".")
     return {
         **{field: getattr(names, field) for field in names.__slots__},
@@ -142,7 +142,7 @@ def _context(kind: RecordKind, names: Names, author: str) -> dict[str, Any]:
     }
 
 
-def _target(name: str, names: Names) -> str:
+def _target(name: str, names: ProjectNames) -> str:
     path = name.removesuffix(_SUFFIX)
     return path.replace("PACKAGE", names.package).replace("OP", names.op)
 

@@ -30,7 +30,7 @@ _MICRO: Final = 1e6
 
 @final
 @dataclass(frozen=True, slots=True)
-class Call:
+class TimedCall:
     """What is timed: the op on tensors of some arrays; `name` is its case's, or its attributes."""
 
     name: str
@@ -48,7 +48,7 @@ class Call:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class TimedCandidate:
     """One of those that could compute a call; without seconds it refuses."""
 
     provider: str
@@ -68,7 +68,7 @@ class Measured:
     op: str
     device: Device
     dtype: str
-    calls: Sequence[tuple[Call, Sequence[Candidate]]]
+    calls: Sequence[tuple[TimedCall, Sequence[TimedCandidate]]]
 
 
 def show(
@@ -98,7 +98,7 @@ def measured(
         given = "the NumPy path, on which an op is its reference"
         raise ArgumentError(message(_WHO, given, "an OpenCL device"))
     named = dict(attribute(_WHO, attr) for attr in attrs)
-    calls: list[tuple[Call, Sequence[Candidate]]] = []
+    calls: list[tuple[TimedCall, Sequence[TimedCandidate]]] = []
     with use_device(place), progress_bar() as told:
         wanted = list(_calls(op, shapes, named, dtype))
         for number, call in enumerate(wanted):
@@ -133,10 +133,10 @@ def _row(op: str) -> Row:
     return row
 
 
-def _calls(op: str, shapes: str | None, attrs: dict[str, Any], dtype: str) -> Iterator[Call]:
+def _calls(op: str, shapes: str | None, attrs: dict[str, Any], dtype: str) -> Iterator[TimedCall]:
     if shapes is not None:
         arrays = [_random(spec.shape, spec.dtype) for spec in specs(_WHO, shapes, dtype)]
-        yield Call(_named(attrs), arrays, lambda *given: functions[op](*given, **attrs))
+        yield TimedCall(_named(attrs), arrays, lambda *given: functions[op](*given, **attrs))
         return
     providers = sorted({row.provider for row in registry.op_rows(op)})
     cases = [case for provider in providers for case in table_of(provider).cases_of(op)]
@@ -144,7 +144,7 @@ def _calls(op: str, shapes: str | None, attrs: dict[str, Any], dtype: str) -> It
         if dtype in case.takes:
             samples = [case.sample(variant, dtype) for variant in case.variants]
             arrays = max(samples, key=lambda given: sum(x.size for x in given))
-            yield Call(str(case), arrays, case.run)
+            yield TimedCall(str(case), arrays, case.run)
 
 
 def _random(shape: tuple[int, ...], dtype: str) -> Array:
@@ -163,14 +163,14 @@ def shapes_of(arrays: Sequence[Array]) -> str:
     return ",".join("x".join(map(str, array.shape)) or "()" for array in arrays)
 
 
-def compared(row: Row, call: Call, device: Device) -> list[Candidate]:
+def compared(row: Row, call: TimedCall, device: Device) -> list[TimedCandidate]:
     """The candidates of a call, the one that serves by the rules first, then the fastest."""
     tensors = [Tensor.from_host(array, device) for array in call.arrays]
 
     def run() -> Any:
         return call.run(*tensors)
 
-    refused: list[Candidate] = []
+    refused: list[TimedCandidate] = []
     fitting: list[Offer] = []
     for offer in row.record.offers():
         try:
@@ -195,8 +195,8 @@ def compared(row: Row, call: Call, device: Device) -> list[Candidate]:
 
 def _candidate(
     offer: Offer, raced: Raced | None = None, *, used: bool = False, refused: str = ""
-) -> Candidate:
-    return Candidate(
+) -> TimedCandidate:
+    return TimedCandidate(
         offer.provider,
         offer.label,
         offer.priority,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import permutations
 from typing import Final, TypeAlias
 
-from netcl_plugin_kit.speed.comparing import Candidate, Measured
+from netcl_plugin_kit.speed.comparing import Measured, TimedCandidate
 
 #: By how much less time an order has to take than the rules' one: less is noise.
 WORTH: Final = 0.95
@@ -37,7 +37,7 @@ def fastest_order(measurement: Measured) -> tuple[list[str], float]:
     return kept, math.exp(_cost(order, ratios, calls) / len(calls))
 
 
-def name_of(candidate: Candidate) -> str:
+def name_of(candidate: TimedCandidate) -> str:
     """How the setting `resolve` names a candidate."""
     return f"{candidate.provider}:{candidate.label}"
 

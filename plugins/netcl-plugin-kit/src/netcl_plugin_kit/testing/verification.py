@@ -41,7 +41,7 @@ _LONGEST: Final = 300
 
 @final
 @dataclass(frozen=True, slots=True)
-class Finding:
+class GradientFinding:
     """What is wrong with the gradient of one input of a primitive; `str` makes a readable text.
 
     `point` is the worst point (inputs, attributes, `grad`), `given` what backward gives there
@@ -73,7 +73,7 @@ class Finding:
         return "\n".join(lines)
 
 
-def check_gradient(record: AutogradPrimitive) -> list[Finding]:
+def check_gradient(record: AutogradPrimitive) -> list[GradientFinding]:
     """Compare a primitive's backward with the derivative of its forward; no finding: they agree.
 
     Every choice of its words is checked, attributes are varied around their defaults (1
@@ -87,7 +87,7 @@ def check_gradient(record: AutogradPrimitive) -> list[Finding]:
         return []
     input_uses = list(uses(record))
     if not input_uses:
-        return [Finding(record.name, "", "it takes neither 1, 2 nor 3 inputs; not checked")]
+        return [GradientFinding(record.name, "", "it takes neither 1, 2 nor 3 inputs; not checked")]
     return [finding for use in input_uses for finding in use.findings()]
 
 
@@ -158,7 +158,7 @@ class Use:
     choices: Choices
     numbers: Mapping[str, Any]
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[GradientFinding]:
         """What is wrong with the gradients of this use."""
         parsed = self.record.parsed(self.arity, self.choices)
         for name, tree in zip(parsed.inputs, parsed.backward or (), strict=True):
@@ -166,7 +166,7 @@ class Use:
             if finding is not None:
                 yield finding
 
-    def _finding(self, forward: Expr, name: str, tree: Expr) -> Finding | None:
+    def _finding(self, forward: Expr, name: str, tree: Expr) -> GradientFinding | None:
         try:
             symbolic = times(Name(GRAD), derivative(forward, name))
             comparison = Comparison(forward, tree, symbolic, name, self.names)
@@ -179,7 +179,9 @@ class Use:
             reason = str(error).rstrip(".")
         except RecursionError:
             reason = "an expression is nested too deeply"
-        return Finding(self.record.name, name, f"{self._which(name)} cannot be checked: {reason}")
+        return GradientFinding(
+            self.record.name, name, f"{self._which(name)} cannot be checked: {reason}"
+        )
 
     def _compare(self, comparison: Comparison, literals: Sequence[float]) -> None:
         """Draw points until enough of them can be compared."""
@@ -193,11 +195,11 @@ class Use:
 
     def _difference(
         self, forward: Expr, name: str, symbolic: Expr, comparison: Comparison
-    ) -> Finding | None:
+    ) -> GradientFinding | None:
         if comparison.worst is None:
             return None
         where = f"{comparison.wrong} of {comparison.compared} points"
-        return Finding(
+        return GradientFinding(
             self.record.name,
             name,
             f"{self._which(name)} differs from the derivative of the forward at {where}",

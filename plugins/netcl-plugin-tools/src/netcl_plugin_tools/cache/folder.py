@@ -30,7 +30,7 @@ _ABANDONED: Final = 60.0
 
 @final
 @dataclass(frozen=True, slots=True)
-class Part:
+class CachePart:
     """One folder of the cache: its files, their size, and the most it may have; 0: no bound."""
 
     kind: str
@@ -67,18 +67,18 @@ def _mib(size: int) -> str:
     return f"{size / 2**20:.1f}"
 
 
-def _bound(part: Part) -> str:
+def _bound(part: CachePart) -> str:
     return _mib(part.bound_bytes) if part.bound_bytes else ""
 
 
-def _parts(root: Path) -> Iterator[Part]:
+def _parts(root: Path) -> Iterator[CachePart]:
     """The folders that are there, the known ones first."""
     there = {path.name for path in root.iterdir() if path.is_dir()} if root.is_dir() else set()
     for kind in (*_KINDS, *sorted(there - _KINDS.keys())):
         if kind in there:
             sizes = [size for _, size in _files(root / kind)]
             bound = config.get("cache-size-mb") << 20 if kind == programs_folder().name else 0
-            yield Part(kind, _KINDS.get(kind, ""), len(sizes), sum(sizes), bound)
+            yield CachePart(kind, _KINDS.get(kind, ""), len(sizes), sum(sizes), bound)
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:

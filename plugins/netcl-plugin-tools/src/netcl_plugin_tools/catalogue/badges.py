@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from netcl_plugin_tools.catalogue.findings import reached
-from netcl_plugin_tools.catalogue.model import Market, Project
+from netcl_plugin_tools.catalogue.model import MarketContent, Project
 from netcl_plugin_tools.catalogue.rendering import render
 from netcl_plugin_tools.catalogue.views import SIGNS
 from netcl_plugin_tools.matrix.board import together
@@ -19,7 +19,7 @@ _COLOURS: Final = {"good": "#1b6e3d", "bad": "#a61e2c", "warn": "#8a5300", "off"
 _WIDE, _NARROW = frozenset("mwMWABCDEFGHKNOPQRSUVXYZ%@"), frozenset("fijlrtI.,:;|!'()[] 1")
 
 
-def badges(market: Market) -> Iterator[tuple[str, str]]:
+def badges(market: MarketContent) -> Iterator[tuple[str, str]]:
     """(path, SVG) of every badge of every plugin."""
     for plugin in market.plugins:
         for kind in BADGES:

@@ -28,7 +28,7 @@ from netcl_plugin_tools.catalogue.badges import badges
 from netcl_plugin_tools.catalogue.evidence import load
 from netcl_plugin_tools.catalogue.feed import feed
 from netcl_plugin_tools.catalogue.folder import check_target, replacing, write
-from netcl_plugin_tools.catalogue.model import Market, assemble
+from netcl_plugin_tools.catalogue.model import MarketContent, assemble
 from netcl_plugin_tools.catalogue.pages import pages
 from netcl_plugin_tools.catalogue.rendering import ASSETS, asset
 from netcl_plugin_tools.catalogue.simple import index, snapshot
@@ -114,11 +114,11 @@ def _watched(items: Any, what: str, total: int) -> Iterator[Any]:
     return iter(track(items, what, total=total, console=Console(stderr=True), transient=True))
 
 
-def _pages(market: Market) -> int:
+def _pages(market: MarketContent) -> int:
     return sum(4 + len(plugin.pages) for plugin in market.plugins) + 3
 
 
-def _report(market: Market, out: Path) -> dict[str, Any]:
+def _report(market: MarketContent, out: Path) -> dict[str, Any]:
     evidence = market.evidence
     return {
         "out": str(out),

@@ -14,7 +14,7 @@ from typing import Any
 from netcl_market.advisories import Advisory
 
 from netcl_plugin_tools.catalogue.evidence import when
-from netcl_plugin_tools.catalogue.model import Market, Project, Release
+from netcl_plugin_tools.catalogue.model import MarketContent, Project, Release
 from netcl_plugin_tools.catalogue.rendering import render
 
 #: The names of everything in feeds are made in this space.
@@ -22,7 +22,7 @@ _SPACE = uuid.uuid5(uuid.NAMESPACE_URL, "netcl catalogue")
 _FIRST = datetime(1980, 1, 1, tzinfo=UTC)  # of a zip file
 
 
-def feed(market: Market) -> str:
+def feed(market: MarketContent) -> str:
     """The text of `feed.xml`."""
     entries = [_entry(plugin, release) for plugin in market.plugins for release in plugin.releases]
     entries += [

@@ -9,13 +9,13 @@ from netcl_plugin_kit.packages.wheel import Wheel
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from netcl_plugin_tools.catalogue.model import Market, Project
+from netcl_plugin_tools.catalogue.model import MarketContent, Project
 
 #: Stands for the address of a catalogue that does not know it; the script of the pages does.
 HERE = "<this site>/"
 
 
-def command(market: Market, project: Project) -> str:
+def command(market: MarketContent, project: Project) -> str:
     """What installs a project from the index of its catalogue.
 
     The index is the only one that pip asks, unless it lacks what the project depends on.
@@ -24,7 +24,7 @@ def command(market: Market, project: Project) -> str:
     return f"pip install {option} {market.address or HERE}simple/ {project.name}"
 
 
-def elsewhere(market: Market, project: Project) -> list[str]:
+def elsewhere(market: MarketContent, project: Project) -> list[str]:
     """The names of what a project depends on, directly or not, and the index does not have."""
     here = {project_of.name: project_of for project_of in (*market.plugins, *market.others)}
     seen, waiting, missing = {project.name}, deque([project]), set()

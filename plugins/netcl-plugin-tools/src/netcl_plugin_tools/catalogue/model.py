@@ -123,7 +123,7 @@ class Project:
 
 @final
 @dataclass(slots=True)
-class Market:
+class MarketContent:
     """Everything that the pages are made of.
 
     Attributes:
@@ -173,7 +173,7 @@ def assemble(
     evidence: Evidence,
     withdrawn: Sequence[Advisory] = (),
     signers: Mapping[str, str] | None = None,
-) -> Market:
+) -> MarketContent:
     """Group wheels by project and version, and give each release its records."""
     grouped: dict[str, dict[Version, list[Wheel]]] = defaultdict(lambda: defaultdict(list))
     for wheel in wheels:
@@ -199,7 +199,7 @@ def assemble(
         projects.append(replace(project, ops=tuple(_ops(project.manifests))))
     plugins = [each for each in projects if each.manifests]
     others = [each for each in projects if not each.manifests]
-    return Market(title, plugins, others, evidence, refused, unused, signers=signers or {})
+    return MarketContent(title, plugins, others, evidence, refused, unused, signers=signers or {})
 
 
 def _distributions(grouped: Mapping[str, Mapping[Version, Sequence[Wheel]]]) -> dict[str, str]:

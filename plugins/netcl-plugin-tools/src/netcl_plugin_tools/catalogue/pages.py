@@ -25,7 +25,7 @@ from netcl_plugin_tools.catalogue.filters import (
 from netcl_plugin_tools.catalogue.findings import Findings, FoundKernel, Where, reached
 from netcl_plugin_tools.catalogue.installing import command, elsewhere
 from netcl_plugin_tools.catalogue.markdown import render_document
-from netcl_plugin_tools.catalogue.model import Market, Op, Project
+from netcl_plugin_tools.catalogue.model import MarketContent, Op, Project
 from netcl_plugin_tools.catalogue.rendering import gradient, needs, render
 from netcl_plugin_tools.catalogue.views import (
     SIGNS,
@@ -47,7 +47,7 @@ _SOURCES: Final = {"source", "sourcecode", "repository", "code", "github"}
 _LANGUAGES: Final = {"opencl": "OpenCL C", "python": "Python"}
 
 
-def pages(market: Market) -> Iterator[tuple[str, str]]:
+def pages(market: MarketContent) -> Iterator[tuple[str, str]]:
     """(path, text) of every page."""
     verdicts = {plugin.name: verdicts_of(plugin) for plugin in market.plugins}
     yield "index.html", _front(market, verdicts)
@@ -67,7 +67,7 @@ def verdicts_of(plugin: Project) -> dict[str, str]:
 # -- the front page --------------------------------------------------------------------
 
 
-def _front(market: Market, verdicts: dict[str, dict[str, str]]) -> str:
+def _front(market: MarketContent, verdicts: dict[str, dict[str, str]]) -> str:
     cards = [facts_of_all(plugin) for plugin in market.plugins]
     given = choices(cards)
     rows = [
@@ -94,7 +94,7 @@ def _front(market: Market, verdicts: dict[str, dict[str, str]]) -> str:
     )
 
 
-def _specimen(market: Market) -> dict[str, Any] | None:
+def _specimen(market: MarketContent) -> dict[str, Any] | None:
     chosen = specimen(market)
     if chosen is None:
         return None
@@ -188,7 +188,7 @@ def source_of(plugin: Project) -> str:
 # -- a plugin and an op ----------------------------------------------------------------
 
 
-def _plugin(market: Market, plugin: Project, verdicts: dict[str, str]) -> str:
+def _plugin(market: MarketContent, plugin: Project, verdicts: dict[str, str]) -> str:
     latest = plugin.latest
     findings, metadata = latest.findings, latest.wheel.metadata
     rooflines: dict[tuple[str, Where], list[Roofline]] = defaultdict(list)
@@ -232,7 +232,7 @@ def _plugin(market: Market, plugin: Project, verdicts: dict[str, str]) -> str:
     )
 
 
-def _op(market: Market, plugin: Project, op: Op) -> str:
+def _op(market: MarketContent, plugin: Project, op: Op) -> str:
     findings = plugin.latest.findings.of(op.row.name)
     places = sorted({where for kernel in findings.kernels for where in kernel.where})
     numbered = {where: str(number) for number, where in enumerate(places)}

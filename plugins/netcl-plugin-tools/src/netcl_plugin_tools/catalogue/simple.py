@@ -12,13 +12,13 @@ from urllib.parse import quote
 
 from netcl_plugin_kit.packages.wheel import Wheel
 
-from netcl_plugin_tools.catalogue.model import Market, Project, Release
+from netcl_plugin_tools.catalogue.model import MarketContent, Project, Release
 from netcl_plugin_tools.catalogue.rendering import render
 
 _META = {"api-version": "1.4"}
 
 
-def index(market: Market) -> Iterator[tuple[str, str]]:
+def index(market: MarketContent) -> Iterator[tuple[str, str]]:
     """(path, text) of the index's files; the wheels and their metadata lie in `wheels/`."""
     projects = sorted([*market.plugins, *market.others], key=lambda each: each.name)
     links = [{"href": f"{each.name}/", "text": each.name, "data": {}} for each in projects]
@@ -95,7 +95,7 @@ def _json(data: Any) -> str:
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
-def snapshot(market: Market) -> str:
+def snapshot(market: MarketContent) -> str:
     """`catalogue.json`, of the layout of the core's own, for `netcl plugins search`."""
     packages: dict[str, Any] = {}
     for plugin in market.plugins:

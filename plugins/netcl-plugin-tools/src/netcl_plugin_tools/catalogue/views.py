@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from netcl_plugin_tools.catalogue.findings import Finding, Findings, FoundKernel, Where, verdict
-from netcl_plugin_tools.catalogue.model import Market, Op, Project
+from netcl_plugin_tools.catalogue.model import MarketContent, Op, Project
 from netcl_plugin_tools.matrix.records import CellRecord
 from netcl_plugin_tools.matrix.runtimes import RUNTIMES
 from netcl_plugin_tools.matrix.signs import SIGNS as CELL_SIGNS
@@ -40,7 +40,7 @@ def short(dtype: str) -> str:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Group:
+class RecordGroup:
     """The dtypes that share a state; empty where a check has none."""
 
     state: str
@@ -53,7 +53,7 @@ class PackageRow:
     """One line of a table of states: one list of groups per device."""
 
     name: str
-    groups: tuple[tuple[Group, ...], ...]
+    groups: tuple[tuple[RecordGroup, ...], ...]
     slug: str = ""
 
 
@@ -114,7 +114,7 @@ def _row(
     return PackageRow(name, tuple(_groups(rows_of_op, place) for place in places), slug)
 
 
-def _groups(findings: Iterable[Finding], where: Where | None) -> tuple[Group, ...]:
+def _groups(findings: Iterable[Finding], where: Where | None) -> tuple[RecordGroup, ...]:
     """The states in one place, each with its dtypes."""
     states: dict[str, list[str]] = defaultdict(list)
     for one in findings:
@@ -124,7 +124,9 @@ def _groups(findings: Iterable[Finding], where: Where | None) -> tuple[Group, ..
     for dtype, given in states.items():
         dtypes[verdict(given)].append(dtype)
     return tuple(
-        Group(state, tuple(sorted(filter(None, dtypes[state])))) for state in SIGNS if dtypes[state]
+        RecordGroup(state, tuple(sorted(filter(None, dtypes[state]))))
+        for state in SIGNS
+        if dtypes[state]
     )
 
 
@@ -199,7 +201,7 @@ class Numbers:
     devices: int
 
 
-def numbers(market: Market) -> Numbers:
+def numbers(market: MarketContent) -> Numbers:
     """Kernels: different sources of ops whose checks passed; devices: where something ran."""
     kernels, devices = 0, set()
     for plugin in market.plugins:
@@ -224,7 +226,7 @@ def op_verdict(plugin: Project, op: Op) -> str:
     return "static" if own.verdict == "passed" and not ran else own.verdict
 
 
-def specimen(market: Market) -> tuple[Project, Op, FoundKernel] | None:
+def specimen(market: MarketContent) -> tuple[Project, Op, FoundKernel] | None:
     """A kernel for the front page: the gradient of an op that passed, neither trivial nor long."""
     candidates = [
         (_unease(kernel.source), kernel.op, kernel.dtype, plugin.name, number)

@@ -75,7 +75,7 @@ def export(
     for each in (place, place / "kernels", place / "example"):
         each.mkdir(parents=True, exist_ok=True)
     names = function.state_dict() if isinstance(function, nn.Module) else {}
-    plan = _Plan(graph.device, recording, names)
+    plan = _ExportPlan(graph.device, recording, names)
     plan.add_places("input", inputs)
     for command in recording.commands:
         plan.add(command)
@@ -107,7 +107,7 @@ def _whole(tensor: Any) -> Any:
 
 
 @final
-class _Plan:
+class _ExportPlan:
     """The lines of plan.txt, and the contents of its buffers."""
 
     def __init__(self, device: Device, recording: Any, names: Mapping[str, Any]) -> None:

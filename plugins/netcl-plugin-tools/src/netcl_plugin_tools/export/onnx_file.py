@@ -45,7 +45,7 @@ def export_onnx(function: Callable[..., Any], *examples: Any, path: str | Path) 
     ]
     with no_grad():
         program, _ = traced(ag.jit_compile(function), inputs, {})
-    graph = Graph(onnx)
+    graph = OnnxGraph(onnx)
     names = function.state_dict() if isinstance(function, nn.Module) else {}
     known = {id(x.value): name for name, x in names.items()}
     for i, (number, x) in enumerate(zip(program.inputs, inputs, strict=True)):
@@ -74,7 +74,7 @@ def _library() -> Any:
         raise MissingExtraError(message(_WHO, given, "that package", remedy)) from error
 
 
-def _add(graph: Graph, node: Any) -> None:
+def _add(graph: OnnxGraph, node: Any) -> None:
     """A value of the trace, computed."""
     if node.number in graph.values or node.op_name in (CONSTANT, RANDOM):
         return  # who reads what has no value is refused
@@ -105,7 +105,7 @@ def _add(graph: Graph, node: Any) -> None:
 
 
 @final
-class Graph:
+class OnnxGraph:
     """An ONNX graph while it is written.
 
     Attributes:

@@ -65,7 +65,7 @@ class Box:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Graph:
+class DrawnGraph:
     """A compiled function; the boxes stand in an order in which they can run.
 
     `launches` counts those of the forward, `unfused` those of its ops one by one; `unread`
@@ -111,7 +111,7 @@ class GraphNames:
     constants: Mapping[int, str] | None = None
 
 
-def graph_of(function: str, program: Program, names: GraphNames) -> Graph:
+def graph_of(function: str, program: Program, names: GraphNames) -> DrawnGraph:
     """The graph of a program."""
     return _GraphBuilder(program, names).graph(function)
 
@@ -126,7 +126,7 @@ class _GraphBuilder:
         self.home: dict[int, str] = {}  # the box of each value
         self.values: dict[int, str] = {}  # and its name
 
-    def graph(self, function: str) -> Graph:
+    def graph(self, function: str) -> DrawnGraph:
         program = self.program
         computed = [node for node in program.nodes if node.call is not None]
         live = {node.number for step in program.steps for node in step.unit.nodes}
@@ -139,7 +139,7 @@ class _GraphBuilder:
         for number, step in enumerate(program.steps, start=1):
             self._add_step(number, step, unit)
         self._add_results()
-        return Graph(
+        return DrawnGraph(
             function,
             str(device),
             unit,

@@ -21,7 +21,7 @@ from netcl_core.inspect.programs import Jitted, traced
 from netcl_core.inspect.recorded import Target, target_of
 from netcl_plugin_tools.graph import names
 from netcl_plugin_tools.graph.dot import to_dot, to_svg
-from netcl_plugin_tools.graph.graph import Graph, GraphNames, graph_of
+from netcl_plugin_tools.graph.graph import DrawnGraph, GraphNames, graph_of
 from netcl_plugin_tools.graph.recorded import recorded_graph
 from netcl_plugin_tools.graph.repeated import repeated
 from netcl_plugin_tools.graph.tape_graph import TapeGraph, lines, tape_graph
@@ -109,7 +109,7 @@ def _raising(name: str) -> Iterator[None]:
 
 def _traced(
     function: Callable[..., Any], name: str, given: inspect.BoundArguments
-) -> tuple[str, Graph]:
+) -> tuple[str, DrawnGraph]:
     """The text of `.explain()`, and the graph."""
     jitted: Jitted = jit_compile(function)
     args, kwargs = given.args, dict(sorted(given.kwargs.items()))
@@ -179,7 +179,7 @@ def _micros(seconds: float) -> str:
     return f"{seconds * 1e6:.0f} us"
 
 
-def _data(graph: Graph | TapeGraph) -> dict[str, Any]:
+def _data(graph: DrawnGraph | TapeGraph) -> dict[str, Any]:
     """The boxes are called nodes, as everywhere where graphs are JSON."""
     data = asdict(graph)
     data["nodes"], data["edges"] = data.pop("boxes"), data.pop("edges")

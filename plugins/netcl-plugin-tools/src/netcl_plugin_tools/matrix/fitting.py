@@ -65,14 +65,14 @@ def best(wheels: Sequence[Wheel], minor: str) -> Wheel:
 
 def choose(core: Wheel, plugin: Wheel, python: str, folder: Sequence[Wheel]) -> Choice:
     """What a plugin needs beside a core under a Python such as `3.11.7`."""
-    walk = _Walk(core, python, folder)
+    walk = _RequirementWalk(core, python, folder)
     problem = walk.visit(core, {CHECK}) or walk.visit(plugin, set())
     checker = None if problem else walk.checker()
     plugins = (wheel for wheel in walk.plugins.values() if wheel not in (core, plugin))
     return Choice(problem, tuple(plugins), tuple(sorted(walk.others)), checker)
 
 
-class _Walk:
+class _RequirementWalk:
     """Follows the requirements from wheel to wheel."""
 
     def __init__(self, core: Wheel, python: str, folder: Sequence[Wheel]) -> None:

@@ -23,7 +23,7 @@ from netcl_plugin_tools.matrix.supplies import digest
 
 @final
 @dataclass(frozen=True, slots=True)
-class Task:
+class MatrixTask:
     """A cell and what it is made of."""
 
     cell: Cell
@@ -124,7 +124,7 @@ def tasks(
     pythons: Sequence[Interpreter],
     presences: Iterable[Presence],
     level: str,
-) -> list[Task]:
+) -> list[MatrixTask]:
     """Every cell; those of one environment stand together, so that it is made once and early."""
     runtimes = list(presences)
     planned = []
@@ -136,13 +136,13 @@ def tasks(
                 for presence in runtimes:
                     cell = Cell(plugin.name, str(plugin.version), str(core.version), core.build,
                                 python.minor, presence.runtime.name, level)  # fmt: skip
-                    planned.append(Task(cell, core, plugin, python, presence, choice))
+                    planned.append(MatrixTask(cell, core, plugin, python, presence, choice))
     return planned
 
 
-def part(planned: Sequence[Task], number: int, count: int) -> list[Task]:
+def part(planned: Sequence[MatrixTask], number: int, count: int) -> list[MatrixTask]:
     """The part of this number, from 1, of so many; cells of one environment are in one part."""
-    tasks_of: dict[tuple[str, ...], list[Task]] = {}
+    tasks_of: dict[tuple[str, ...], list[MatrixTask]] = {}
     for task in planned:
         cell = task.cell
         place = (cell.plugin, cell.version, cell.core_label, task.python.version)

@@ -19,7 +19,7 @@ from netcl_plugin_tools.matrix.plan import Shelves, part, shelves, tasks
 from netcl_plugin_tools.matrix.processes import Processes
 from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.records import STATES, reasons
-from netcl_plugin_tools.matrix.running import Result, Runner
+from netcl_plugin_tools.matrix.running import CellResult, Runner
 from netcl_plugin_tools.matrix.runtimes import (
     RUNTIMES,
     Ask,
@@ -37,7 +37,7 @@ INTERRUPTED: Final = 130  # what a shell reports of a command that Ctrl-C ended
 
 @final
 @dataclass(frozen=True, slots=True)
-class Options:
+class MatrixOptions:
     """The options of the command."""
 
     cores: Path
@@ -57,7 +57,7 @@ class Options:
     as_json: bool
 
 
-def run(options: Options) -> int:
+def run(options: MatrixOptions) -> int:
     """Run a matrix; 0: nothing failed, 1: a cell failed, 3: no cell could be run."""
     wheels = shelves(options.cores, options.plugins, options.only)
     processes = Processes()
@@ -125,14 +125,14 @@ def _presence(
 
 
 def _run(
-    options: Options,
+    options: MatrixOptions,
     wheels: Shelves,
     interpreters: Sequence[Interpreter],
     here: Sequence[Presence],
     processes: Processes,
     supplies: Supplies,
     environments: Environments,
-) -> list[Result]:
+) -> list[CellResult]:
     planned = part(tasks(wheels, interpreters, here, options.level), *options.shard)
     with Bar(len(planned)) as bar:
         runner = Runner(
@@ -148,7 +148,7 @@ def _run(
         return runner.run(planned, options.jobs)
 
 
-def _report(results: Sequence[Result], options: Options) -> None:
+def _report(results: Sequence[CellResult], options: MatrixOptions) -> None:
     counts = Counter(result.record.state for result in results)
     if options.as_json:
         data = {
@@ -168,7 +168,7 @@ def _report(results: Sequence[Result], options: Options) -> None:
     print(f"{said}; {len(results)} cells, {kept} of them from earlier records in {options.records}")
 
 
-def _data(result: Result) -> Mapping[str, Any]:
+def _data(result: CellResult) -> Mapping[str, Any]:
     record = result.record.as_json()
     names = ("plugin", "version", "core", "core_build", "python", "runtime", "level", "state",
              "reason", "date", "seconds")  # fmt: skip

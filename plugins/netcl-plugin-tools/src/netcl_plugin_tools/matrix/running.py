@@ -14,7 +14,7 @@ from netcl_core.inspect.data import Scratch
 from netcl_plugin_tools.matrix import judging
 from netcl_plugin_tools.matrix.environments import Environments, Made
 from netcl_plugin_tools.matrix.judging import CellVerdict
-from netcl_plugin_tools.matrix.plan import Task, settled
+from netcl_plugin_tools.matrix.plan import MatrixTask, settled
 from netcl_plugin_tools.matrix.processes import (
     Ended,
     Processes,
@@ -31,7 +31,7 @@ Watch = Callable[[Cell, CellRecord | None, bool], None]
 
 @final
 @dataclass(frozen=True, slots=True)
-class Result:
+class CellResult:
     """A cell with the record that counts for it; `kept`: from an earlier run."""
 
     record: CellRecord
@@ -52,7 +52,7 @@ class Runner:
     rerun: Sequence[str]
     watch: Watch
 
-    def run(self, tasks: Sequence[Task], jobs: int) -> list[Result]:
+    def run(self, tasks: Sequence[MatrixTask], jobs: int) -> list[CellResult]:
         """Run every cell that has no record yet; an interrupt leaves the finished ones.
 
         Raises KeyboardInterrupt after the children have ended.
@@ -68,7 +68,7 @@ class Runner:
                 raise
         return [future.result() for future in waiting]
 
-    def _cell(self, task: Task, record: CellRecord | None) -> Result:
+    def _cell(self, task: MatrixTask, record: CellRecord | None) -> CellResult:
         problem = _known_problem(task)
         supply = Supply() if problem else self.supplies.provide(task.python, task.choice.others)
         content = task.content(supply.digest)
@@ -80,9 +80,9 @@ class Runner:
             record = _record(task, verdict, environment, content, time.monotonic() - begun)
             save(record, self.records)
         self.watch(task.cell, record, kept)
-        return Result(record, kept)
+        return CellResult(record, kept)
 
-    def _made(self, task: Task, supply: Supply) -> tuple[CellVerdict, Made]:
+    def _made(self, task: MatrixTask, supply: Supply) -> tuple[CellVerdict, Made]:
         """Make the environment and check there."""
         if supply.problem:
             return _not_made(supply), Made()
@@ -94,7 +94,7 @@ class Runner:
         with Scratch("matrix") as work:
             return self._check(task, environment, Path(work)), environment
 
-    def _check(self, task: Task, environment: Made, work: Path) -> CellVerdict:
+    def _check(self, task: MatrixTask, environment: Made, work: Path) -> CellVerdict:
         """Run the check as a user would, in an empty folder, with nothing cached."""
         command = ["plugins", "check", task.cell.plugin, "--json"]
         if task.presence.runtime.tool:
@@ -109,7 +109,9 @@ class Runner:
             verdict = judging.of_devices(ended, _devices(devices), task.presence)
         return verdict
 
-    def _netcl(self, task: Task, environment: Made, work: Path, command: Sequence[str]) -> Ended:
+    def _netcl(
+        self, task: MatrixTask, environment: Made, work: Path, command: Sequence[str]
+    ) -> Ended:
         alone = variables_for(task.presence.vendors, work / "cache")
         program = environment.program("netcl")
         python = Path(environment.program("python").resolve()).parent.parent
@@ -123,7 +125,7 @@ class Runner:
         )
 
 
-def _wait(waiting: Sequence[Future[Result]]) -> None:
+def _wait(waiting: Sequence[Future[CellResult]]) -> None:
     """Until all are done; what one of them raises is raised at once."""
     for future in as_completed(waiting):
         try:
@@ -132,7 +134,7 @@ def _wait(waiting: Sequence[Future[Result]]) -> None:
             raise KeyboardInterrupt from None
 
 
-def _known_problem(task: Task) -> CellVerdict | None:
+def _known_problem(task: MatrixTask) -> CellVerdict | None:
     """What is known of a cell before anything of it is made."""
     if task.python.problem:
         return CellVerdict("setup_error", task.python.problem)
@@ -167,7 +169,11 @@ def _devices(ended: Ended) -> Mapping[str, Any]:
 
 
 def _record(
-    task: Task, verdict: CellVerdict, environment: Made, content: Mapping[str, str], seconds: float
+    task: MatrixTask,
+    verdict: CellVerdict,
+    environment: Made,
+    content: Mapping[str, str],
+    seconds: float,
 ) -> CellRecord:
     cell, facts = task.cell, task.presence.facts
     for device in verdict.check.devices if verdict.check is not None else ():

@@ -10,7 +10,7 @@ from netcl_core import config
 from netcl_core.inspect.choices import Offered, Place
 from netcl_core.inspect.streams import own_stream, stream_of
 from netcl_plugin_tools.tune.records import recorded
-from netcl_plugin_tools.tune.trials import Trial
+from netcl_plugin_tools.tune.trials import TuningTrial
 
 __all__ = ["FirstUse", "first_use", "recorded"]
 
@@ -46,7 +46,7 @@ class FirstUse:
             return
         self._tried.add(offered.place)
         start = time.perf_counter()
-        trial = Trial(offered)
+        trial = TuningTrial(offered)
         trial.measure(left)
         self._spent += time.perf_counter() - start
         trial.record()

@@ -45,7 +45,7 @@ def covers(mine: Place, other: Place) -> bool:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Record:
+class TuningRecord:
     """The settings that were the fastest.
 
     Attributes:
@@ -67,7 +67,7 @@ class Record:
 
 def recorded(
     place: Place, prefix: str, fault_of: Callable[[Settings], str | None]
-) -> tuple[Record | None, tuple[str, ...]]:
+) -> tuple[TuningRecord | None, tuple[str, ...]]:
     """The record whose settings serve a place, and why others were ignored.
 
     The user's go before those of the plugin whose templates have a prefix. `fault_of` says why
@@ -97,7 +97,7 @@ def doctor_rows() -> Iterator[tuple[str, bool, str]]:
 # -- the user's ------------------------------------------------------------------------------
 
 #: What could not be written, because nothing is kept on disk: it serves this process.
-_unwritten: Final[dict[Place, Record]] = {}
+_unwritten: Final[dict[Place, TuningRecord]] = {}
 #: The source of the user's records.
 HERE: Final = "measured here"
 
@@ -116,7 +116,7 @@ def _name(place: Place) -> str:
     return digest(*[getattr(place, field.name) for field in fields(place)])[:40]
 
 
-def hold(place: Place, record: Record | None) -> None:
+def hold(place: Place, record: TuningRecord | None) -> None:
     """Let a record that could not be written serve this process; None: read the place again."""
     _unwritten.pop(place, None)
     if record is not None:
@@ -124,7 +124,7 @@ def hold(place: Place, record: Record | None) -> None:
     registry.renew()
 
 
-def own(place: Place) -> tuple[Sequence[Record], Sequence[str]]:
+def own(place: Place) -> tuple[Sequence[TuningRecord], Sequence[str]]:
     """The user's record for a place, if there is one, and why a file was ignored.
 
     A file is looked for once, until this process changes a record: a new shape has mostly the
@@ -138,11 +138,11 @@ def own(place: Place) -> tuple[Sequence[Record], Sequence[str]]:
 
 
 @lru_cache(maxsize=4096)
-def _own(place: Place, folder: str, version: int) -> tuple[list[Record], list[str]]:
+def _own(place: Place, folder: str, version: int) -> tuple[list[TuningRecord], list[str]]:
     return _of_file(path_of(place))
 
 
-def all_own() -> tuple[list[Record], list[str]]:
+def all_own() -> tuple[list[TuningRecord], list[str]]:
     """All records of the user, and why files were ignored."""
     records, faults = list(_unwritten.values()), []
     for path in sorted(folder().glob("*.json")) if config.get("cache") else ():
@@ -152,7 +152,7 @@ def all_own() -> tuple[list[Record], list[str]]:
     return records, faults
 
 
-def _of_file(path: Path) -> tuple[list[Record], list[str]]:
+def _of_file(path: Path) -> tuple[list[TuningRecord], list[str]]:
     """The record that a file is for; others have no business there."""
     records, fault = read(path, HERE)
     faults = [_foreign(path, record) for record in records if path_of(record.place) != path]
@@ -162,14 +162,14 @@ def _of_file(path: Path) -> tuple[list[Record], list[str]]:
     ]
 
 
-def _foreign(path: Path, record: Record) -> str:
+def _foreign(path: Path, record: TuningRecord) -> str:
     return f"{path.name} holds a record of something else: {record.place}"
 
 
 # -- a plugin's ------------------------------------------------------------------------------
 
 
-def shipped(place: Place, prefix: str) -> tuple[list[Record], Sequence[str]]:
+def shipped(place: Place, prefix: str) -> tuple[list[TuningRecord], Sequence[str]]:
     """The records for a place that came with a plugin, those of this driver first."""
     records, faults = _shipped(prefix, edition())
     if not records:
@@ -179,9 +179,9 @@ def shipped(place: Place, prefix: str) -> tuple[list[Record], Sequence[str]]:
 
 
 @lru_cache(maxsize=64)
-def _shipped(prefix: str, edition: int) -> tuple[list[Record], list[str]]:
+def _shipped(prefix: str, edition: int) -> tuple[list[TuningRecord], list[str]]:
     """All records beside the templates of a prefix; read again once templates have changed."""
-    shipped_records: list[Record] = []
+    shipped_records: list[TuningRecord] = []
     faults: list[str] = []
     templates = folder_of(prefix)
     if templates is None:
@@ -197,7 +197,7 @@ def _shipped(prefix: str, edition: int) -> tuple[list[Record], list[str]]:
 # -- files -----------------------------------------------------------------------------------
 
 
-def read(path: Path, source: str) -> tuple[list[Record], str]:
+def read(path: Path, source: str) -> tuple[list[TuningRecord], str]:
     """The records of a file, and why it was ignored, in whole or in part; empty: it was not."""
     try:
         status = path.stat()
@@ -223,7 +223,7 @@ def _rows(data: Any) -> Sequence[Any]:
     return rows
 
 
-def _record(row: Any, source: str) -> Record:
+def _record(row: Any, source: str) -> TuningRecord:
     if not isinstance(row, dict):
         raise ValueError(f"a record is a {type(row).__name__}")
     texts = dict(_texts(row))
@@ -233,7 +233,7 @@ def _record(row: Any, source: str) -> Record:
     if not isinstance(gain, (int, float)) or not math.isfinite(gain) or gain <= 0:
         raise ValueError("a record's gain is no positive number")
     date = texts.pop("date")
-    return Record(Place(**texts), MappingProxyType(settings), float(gain), date, source)
+    return TuningRecord(Place(**texts), MappingProxyType(settings), float(gain), date, source)
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -247,9 +247,9 @@ def _texts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 # -- writing ---------------------------------------------------------------------------------
 
 
-def write(place: Place, settings: Settings, gain: float) -> Record:
+def write(place: Place, settings: Settings, gain: float) -> TuningRecord:
     """Keep a record of today, which takes effect at once; if the disk refuses, in this process."""
-    record = Record(place, settings, gain, time.strftime("%Y-%m-%d"), HERE)
+    record = TuningRecord(place, settings, gain, time.strftime("%Y-%m-%d"), HERE)
     try:
         if not config.get("cache"):
             raise OSError
@@ -268,7 +268,7 @@ def forget(places: Sequence[Place]) -> None:
         hold(place, None)
 
 
-def text_of(records: Sequence[Record]) -> str:
+def text_of(records: Sequence[TuningRecord]) -> str:
     """A file of records, as the core and plugins have them."""
     rows = [
         {

@@ -7,19 +7,19 @@ from typing import Any, Final
 
 from netcl_core.cli import print_table
 from netcl_core.inspect.choices import told
-from netcl_plugin_tools.tune.records import Record
-from netcl_plugin_tools.tune.trials import Contender, Trial
+from netcl_plugin_tools.tune.records import TuningRecord
+from netcl_plugin_tools.tune.trials import TriedSettings, TuningTrial
 
 #: How many settings a table shows, the fastest, besides the default and what is out.
 _SHOWN: Final = 8
 _HEADER: Final = ("", "settings", "time", "to default")
 
 
-def nothing(trial: Trial, record: Record | None) -> None:
+def nothing(trial: TuningTrial, record: TuningRecord | None) -> None:
     """Say nothing."""
 
 
-def show(trial: Trial, record: Record | None) -> None:
+def show(trial: TuningTrial, record: TuningRecord | None) -> None:
     """Print what was measured, the fastest first, and what is recorded."""
     print(f"{trial.place}\n")
     ranked = sorted(trial.contenders, key=lambda each: each.seconds)
@@ -41,7 +41,7 @@ def show(trial: Trial, record: Record | None) -> None:
     print(f"\n{'; '.join(notes)}\n")
 
 
-def _row(trial: Trial, one: Contender) -> tuple[str, ...]:
+def _row(trial: TuningTrial, one: TriedSettings) -> tuple[str, ...]:
     mark = "->" if one is trial.best else ""
     text = told(one.settings) + (" (default)" if one is trial.default else "")
     if one.fault:
@@ -55,7 +55,7 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.3f} ms"
 
 
-def data(trial: Trial, record: Record | None) -> dict[str, Any]:
+def data(trial: TuningTrial, record: TuningRecord | None) -> dict[str, Any]:
     """A trial for JSON; times in seconds, null for what was not measured."""
     place = trial.place
     return {

@@ -15,7 +15,7 @@ from netcl_core.autograd import Settings
 from netcl_core.inspect.choices import Offered, Place, default_of, misfit
 from netcl_core.inspect.data import Array
 from netcl_core.inspect.streams import stream_of
-from netcl_plugin_tools.tune.records import Record, write
+from netcl_plugin_tools.tune.records import TuningRecord, write
 
 #: Launches that take so long together are timed as one: a clock's step and a driver's hiccup
 #: count little then.
@@ -35,7 +35,7 @@ _BYTE: Final = DTYPES["uint8"]
 
 @final
 @dataclass(eq=False, slots=True)
-class Contender:
+class TriedSettings:
     """Settings in a trial: their best time in seconds, or why they have none.
 
     Attributes:
@@ -52,7 +52,7 @@ class Contender:
 
 @final
 @dataclass(eq=False)
-class Trial:
+class TuningTrial:
     """One call's settings, the default first, and what was measured of them.
 
     Attributes:
@@ -62,7 +62,7 @@ class Trial:
     """
 
     offered: Offered
-    contenders: list[Contender] = field(default_factory=list)
+    contenders: list[TriedSettings] = field(default_factory=list)
     interrupted: bool = False
     left: int = 0
 
@@ -72,17 +72,17 @@ class Trial:
         return self.offered.place
 
     @property
-    def default(self) -> Contender:
+    def default(self) -> TriedSettings:
         """The default's."""
         return self.contenders[0]
 
     @property
-    def best(self) -> Contender:
+    def best(self) -> TriedSettings:
         """The fastest; the default where nothing is faster by more than noise."""
         fastest = min(self.contenders, key=lambda each: each.seconds)
         return fastest if self.gain_of(fastest) >= _WORTH else self.default
 
-    def gain_of(self, one: Contender) -> float:
+    def gain_of(self, one: TriedSettings) -> float:
         """How many times as fast as the default; 0 for what was not measured."""
         return self.default.seconds / one.seconds if math.isfinite(one.seconds) else 0.0
 
@@ -103,7 +103,7 @@ class Trial:
             for contender in self.contenders:
                 contender.run = None
 
-    def record(self) -> Record | None:
+    def record(self) -> TuningRecord | None:
         """Keep what was found; None if there was nothing to compare."""
         measured = [contender for contender in self.contenders if math.isfinite(contender.seconds)]
         if len(measured) < 2 or self.default not in measured:
@@ -123,10 +123,10 @@ class Trial:
             if number > 1 and time.perf_counter() > end:
                 self.left = len(candidates) - number
                 return
-            one = Contender(settings)
+            one = TriedSettings(settings)
             self.contenders.append(one)
             try:
-                one.run = _Run(self.offered, settings, buffers)
+                one.run = _TunableRun(self.offered, settings, buffers)
                 one.same = one.run.launched in launched
                 if one.same:
                     continue
@@ -153,7 +153,7 @@ class Trial:
                         return
                     self._time(contender)
 
-    def _time(self, one: Contender) -> None:
+    def _time(self, one: TriedSettings) -> None:
         if not (one.fault or one.same):
             one.seconds = min(one.seconds, one.run.seconds())
 
@@ -170,7 +170,7 @@ class Trial:
 
 
 @final
-class _Run:
+class _TunableRun:
     """A call's kernels with some settings, ready to be launched again and again."""
 
     def __init__(self, offered: Offered, settings: Settings, buffers: dict[Any, list[Any]]) -> None:

@@ -30,8 +30,8 @@ from netcl_plugin_tools.graph.target import (
 )
 from netcl_plugin_tools.tune import records as written
 from netcl_plugin_tools.tune import report
-from netcl_plugin_tools.tune.records import Record
-from netcl_plugin_tools.tune.trials import Trial
+from netcl_plugin_tools.tune.records import TuningRecord
+from netcl_plugin_tools.tune.trials import TuningTrial
 
 _WHO: Final = "tune"
 
@@ -93,7 +93,7 @@ class Noter(Tuner):
     def __init__(self, again: bool) -> None:
         self._again = again
         self._places: set[Any] = set()
-        self.trials: list[Trial] = []
+        self.trials: list[TuningTrial] = []
         self.known = 0
 
     def wants(self, decision: ChosenSettings) -> bool:
@@ -108,13 +108,15 @@ class Noter(Tuner):
     def __call__(self, offered: Offered) -> bool:
         if offered.place not in self._places:
             self._places.add(offered.place)
-            self.trials.append(Trial(offered))
+            self.trials.append(TuningTrial(offered))
         return True
 
 
 def _measured(
-    trials: Sequence[Trial], budget: float, tell: Callable[[Trial, Record | None], None]
-) -> Iterator[tuple[Trial, Record | None]]:
+    trials: Sequence[TuningTrial],
+    budget: float,
+    tell: Callable[[TuningTrial, TuningRecord | None], None],
+) -> Iterator[tuple[TuningTrial, TuningRecord | None]]:
     """Measure one after the other, each with its share of what is left, until Ctrl-C."""
     end = time.perf_counter() + (budget if math.isfinite(budget) else 1e9)
     for number, trial in enumerate(trials):

@@ -16,7 +16,7 @@ from netcl_core.errors import message
 
 @final
 @dataclass(frozen=True, slots=True)
-class Names:
+class WeightNames:
     """What a kind of file calls a model's parameters.
 
     Attributes:
@@ -58,9 +58,9 @@ _HF = "resnet.encoder.stages.{A}.layers.{b}"
 _BATCH_NORM = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
 _TV = "encoder.layers.encoder_layer_{a}"
 
-TABLES: Final[dict[str, Sequence[Names]]] = {
+TABLES: Final[dict[str, Sequence[WeightNames]]] = {
     "GPT2": [
-        Names(
+        WeightNames(
             "Hugging Face",
             {
                 "tokens.weight": "wte.weight",
@@ -75,7 +75,7 @@ TABLES: Final[dict[str, Sequence[Names]]] = {
         )
     ],
     "BERT": [
-        Names(
+        WeightNames(
             "Hugging Face",
             {
                 "tokens.weight": "embeddings.word_embeddings.weight",
@@ -99,7 +99,7 @@ TABLES: Final[dict[str, Sequence[Names]]] = {
         )
     ],
     "ViT": [
-        Names(
+        WeightNames(
             "torchvision",
             {
                 "token": "class_token",
@@ -120,7 +120,7 @@ TABLES: Final[dict[str, Sequence[Names]]] = {
                 ),
             },
         ),
-        Names(
+        WeightNames(
             "Hugging Face",
             {
                 "token": "vit.embeddings.cls_token",
@@ -143,8 +143,8 @@ TABLES: Final[dict[str, Sequence[Names]]] = {
         ),
     ],
     "ResNet": [
-        Names("torchvision", {}),  # whose names the model has
-        Names(
+        WeightNames("torchvision", {}),  # whose names the model has
+        WeightNames(
             "Hugging Face",
             {
                 "conv#.weight": "resnet.embedder.embedder.convolution.weight",
@@ -221,7 +221,7 @@ def load(model: Any, path: str | os.PathLike[str]) -> Any:
     return report
 
 
-def _theirs(ours: str, names: Names) -> tuple[list[str], bool]:
+def _theirs(ours: str, names: WeightNames) -> tuple[list[str], bool]:
     """The file's names of a parameter, and whether it is transposed there."""
     for pattern, given in names.rows.items():
         match = re.fullmatch(re.escape(pattern).replace(r"\#", r"(\d+)"), ours)

@@ -16,7 +16,7 @@ _GELU: Final = partial(ag.gelu, approximate="none")
 
 
 @final
-class Block(Module):
+class TransformerBlock(Module):
     """Attention of several heads and two linear layers, each with a norm and a residual.
 
     Args:
@@ -112,7 +112,8 @@ class GPT2(Module):
         self.positions = nn.Embedding(context, width)
         gelu = partial(ag.gelu, approximate="tanh")
         self.blocks = nn.ModuleList(
-            Block(width, heads, 1e-5, dropout, causal=True, activation=gelu) for _ in range(layers)
+            TransformerBlock(width, heads, 1e-5, dropout, causal=True, activation=gelu)
+            for _ in range(layers)
         )
         self.norm = nn.LayerNorm(width)
         self.drop = nn.Dropout(dropout)
@@ -160,7 +161,7 @@ class BERT(Module):
         self.norm = nn.LayerNorm(width, 1e-12)
         self.drop = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(width, heads, 1e-12, dropout, norm_first=False) for _ in range(layers)
+            TransformerBlock(width, heads, 1e-12, dropout, norm_first=False) for _ in range(layers)
         )
         self.pool = nn.Linear(width, width)
 
@@ -215,7 +216,9 @@ class ViT(Module):
         self.patches = nn.Conv2d(3, width, patch, stride=patch)
         self.token = nn.Parameter(ag.zeros((1, 1, width)))
         self.positions = nn.Parameter(ag.randn(1, (size // patch) ** 2 + 1, width) * 0.02)
-        self.blocks = nn.ModuleList(Block(width, heads, eps, dropout) for _ in range(layers))
+        self.blocks = nn.ModuleList(
+            TransformerBlock(width, heads, eps, dropout) for _ in range(layers)
+        )
         self.norm = nn.LayerNorm(width, eps)
         self.head = nn.Linear(width, classes)
 
