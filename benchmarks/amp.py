@@ -18,7 +18,7 @@ import gpt
 import mlp
 import numpy as np
 import resnet
-from harness import Case, copying, function_cases
+from harness import RaceCase, copying, function_cases
 
 import netcl_core.autograd as ag
 
@@ -64,7 +64,7 @@ def _cast(kind: str, loss: Any) -> Any:
     return of
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """Chains with the bytes of halves; steps, where halves open and close gates of relu."""
     power = POWERS[kind]
     for name, forms in (("light", LIGHT), ("steep", STEEP)):

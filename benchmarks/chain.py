@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Case, copying, function_cases
+from harness import RaceCase, copying, function_cases
 
 FORMS = {
     "netcl": lambda ag, x: ag.sigmoid(ag.gelu(ag.relu(x)) + 0.5),
@@ -33,7 +33,7 @@ def _data(size: int) -> list[Any]:
     return [np.random.default_rng(0).standard_normal(size, dtype=np.float32)]
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """Sizes of a CPU or a GPU; the backward reads x and the seed again and writes the gradient."""
     for power in POWERS[kind]:
         size = 1 << power

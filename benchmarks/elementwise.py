@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Case, copying, function_cases
+from harness import RaceCase, copying, function_cases
 
 SIZES = {"cpu": 22, "gpu": 26}
 
@@ -50,7 +50,7 @@ def _data(count: int, size: int) -> list[Any]:
     return list(np.random.default_rng(0).standard_normal((count, size), dtype=np.float32))
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """Forwards alone: the backward of one op is an op like it."""
     size = 1 << SIZES[kind]
     for name, (forms, count) in OPS.items():

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Case, model_case, multiplying
+from harness import RaceCase, model_case, multiplying
 
 VOCABULARY = 256
 
@@ -87,7 +87,7 @@ def _data(size: Size) -> list[Any]:
     return [tokens[:, :-1].copy(), tokens[:, 1:].reshape(-1)]
 
 
-def case(kind: str, cast: Callable[[Any], Any] = lambda loss: loss, **options: Any) -> Case:
+def case(kind: str, cast: Callable[[Any], Any] = lambda loss: loss, **options: Any) -> RaceCase:
     """Limited by its products: a forward and two backward, of weights and of attention."""
     size = SIZES[kind]
     rows, wide = size.batch * size.context, size.width
@@ -104,6 +104,6 @@ def case(kind: str, cast: Callable[[Any], Any] = lambda loss: loss, **options: A
     )
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """The one of the size for this kind of device."""
     yield case(kind)

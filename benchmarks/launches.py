@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from harness import Case, function_cases
+from harness import RaceCase, function_cases
 
 COUNT, SIDE = 20, 16
 
@@ -32,6 +32,6 @@ def _data() -> list[Any]:
     return [random.standard_normal((SIDE, SIDE), dtype=np.float32), turn.astype(np.float32)]
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """Forward and backward."""
     yield from function_cases(f"{COUNT} products of {SIDE}x{SIDE}", FORMS, _data, gradients=2)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Case, copying, function_cases
+from harness import RaceCase, copying, function_cases
 
 #: Rows and classes.
 SHAPES = {"cpu": (4096, 1000), "gpu": (65536, 1024)}
@@ -72,7 +72,7 @@ def _heat(size: int) -> list[Any]:
     return [random.random(size, np.float32) * np.float32(0.9) + np.float32(0.05) for _ in range(4)]
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """With the gradient of the prediction: one more array of its size is written."""
     shape, size = SHAPES[kind], 1 << POWERS[kind]
     logits = 4 * shape[0] * shape[1]

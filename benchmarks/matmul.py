@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Case, function_cases, multiplying
+from harness import RaceCase, function_cases, multiplying
 
 FORMS = {
     "netcl": lambda ag, a, b: ag.matmul(a, b),
@@ -32,7 +32,7 @@ def _data(shape: tuple[int, int, int], dtype: str) -> list[Any]:
     return [random.standard_normal(size, dtype=np.float32).astype(dtype) for size in sizes]
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """Forwards alone: the gradients are products with a factor transposed."""
     for dtype in DTYPES[kind]:
         for shape in SHAPES[kind]:

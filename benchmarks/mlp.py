@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from harness import Case, model_case, multiplying
+from harness import RaceCase, model_case, multiplying
 
 SIZES = (784, 512, 256, 10)
 BATCHES = {"cpu": (128,), "gpu": (128, 1024)}
@@ -35,7 +35,7 @@ def _data(batch: int) -> list[Any]:
 
 def case(
     kind: str, batch: int, cast: Callable[[Any], Any] = lambda loss: loss, **options: Any
-) -> Case:
+) -> RaceCase:
     """Limited by its products: one forward, two backward, none for the gradient of pictures."""
     products = [2 * batch * before * after for before, after in pairwise(SIZES)]
     given: dict[str, Any] = {"limit": multiplying(3 * sum(products) - products[0], kind), **options}
@@ -44,6 +44,6 @@ def case(
     )
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """The batches for this kind of device."""
     return (case(kind, batch) for batch in BATCHES[kind])

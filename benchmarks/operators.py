@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
-from harness import Case, Work
+from harness import RaceCase, RaceWork
 from harness.peers import library, torch_place
 
 import netcl_core as nc
@@ -230,11 +230,11 @@ def _results(call: Callable[[], Any], drawn: bool) -> list[Any]:
 
 def _work(
     peer: str, expression: str, kind: str, backward: bool, drawn: bool, device: Device
-) -> Work:
+) -> RaceWork:
     torch = peer == "torch"
     place = torch_place(device) if torch else device
     call = _call(torch, expression, kind, backward, place, False)
-    return Work(call, lambda: _results(call, drawn))
+    return RaceWork(call, lambda: _results(call, drawn))
 
 
 def _right(expression: str, kind: str, backward: bool, drawn: bool) -> list[Any]:
@@ -243,7 +243,7 @@ def _right(expression: str, kind: str, backward: bool, drawn: bool) -> list[Any]
     return _results(_call(True, expression, kind, backward, "cpu", not drawn), drawn)
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """Each expression forward; where it is differentiable, with the gradient of an operand, too."""
     for text, phases, drawn in (
         (DIFFERENTIABLE, (False, True), False), (PLAIN, (False,), False), (DRAWN, (False,), True)
@@ -256,4 +256,4 @@ def cases(kind: str) -> Iterator[Case]:
                 }
                 right = partial(_right, expression, kind, backward, drawn)
                 name = f"{expression} {'forward+backward' if backward else 'forward'}"
-                yield Case(name, makers, right, tolerance=0.03 if drawn else 1e-3)
+                yield RaceCase(name, makers, right, tolerance=0.03 if drawn else 1e-3)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from harness import Case, op_cases
+from harness import RaceCase, op_cases
 
 Form: TypeAlias = Callable[..., Any]
 #: Group -> name -> a form for both libraries, and the shapes of its arguments.
@@ -175,7 +175,7 @@ def _data(shapes: list[tuple[int, ...]], places: bool) -> list[Any]:
     return arrays
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """Each op's forward, and with all gradients; the last argument of `place` is places."""
     for group, table in ops({"cpu": 1, "gpu": 4}[kind]).items():
         for name, (form, shapes) in table.items():

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Case, Work, copying
+from harness import RaceCase, RaceWork, copying
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -34,17 +34,17 @@ def _right(shapes: Shapes) -> list[Any]:
     return [kept * p - RATE * g / (np.abs(g) + EPS) for p, g in zip(params, grads, strict=True)]
 
 
-def _work(params: list[Any], call: Callable[[], Any], host: Callable[[Any], Any]) -> Work:
+def _work(params: list[Any], call: Callable[[], Any], host: Callable[[Any], Any]) -> RaceWork:
     """Its results are those of a step."""
 
     def results() -> list[Any]:
         call()
         return [host(param) for param in params]
 
-    return Work(call, results)
+    return RaceWork(call, results)
 
 
-def _ours(shapes: Shapes, scaled: bool, replayed: bool, device: nc.Device) -> Work:
+def _ours(shapes: Shapes, scaled: bool, replayed: bool, device: nc.Device) -> RaceWork:
     arrays, gradients = _data(shapes)
     params = [nc.tensor(array, requires_grad=True) for array in arrays]
     held = [nc.tensor(each) for each in gradients]
@@ -78,7 +78,7 @@ def _ours(shapes: Shapes, scaled: bool, replayed: bool, device: nc.Device) -> Wo
     return _work(params, call, lambda each: each.numpy())
 
 
-def _theirs(shapes: Shapes, scaled: bool, device: nc.Device) -> Work:
+def _theirs(shapes: Shapes, scaled: bool, device: nc.Device) -> RaceWork:
     torch = importlib.import_module("torch")
     place = "cuda" if device.kind == "gpu" else "cpu"
     arrays, gradients = _data(shapes)
@@ -99,13 +99,13 @@ def _theirs(shapes: Shapes, scaled: bool, device: nc.Device) -> Work:
     return _work(params, step, lambda each: each.detach().cpu().numpy())
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """Limited by a copy: four arrays are read and three written."""
     sizes: dict[str, Shapes] = {"2^22": [(1 << 22,)], "the MLP's parameters": MLP}
     for name, shapes in sizes.items():
         size = sum(int(np.prod(shape)) for shape in shapes)
         for scaled in (False, True):
-            yield Case(
+            yield RaceCase(
                 f"AdamW {name}{', GradScaler' if scaled else ''}",
                 {
                     "netcl": partial(_ours, shapes, scaled, False),

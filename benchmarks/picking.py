@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Case, function_cases
+from harness import RaceCase, function_cases
 
 #: Elements, and the places that they go to.
 SIZES = {"cpu": (1 << 18, 1 << 12), "gpu": (1 << 22, 1 << 16)}
@@ -72,7 +72,7 @@ FORMS: dict[str, tuple[Callable[[int], dict[str, Any]], Any]] = {
 }  # fmt: skip
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """Forwards alone."""
     size, places = SIZES[kind]
     for name, (forms, data) in FORMS.items():

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from harness import Case, model_case, multiplying
+from harness import RaceCase, model_case, multiplying
 
 
 class Size(NamedTuple):
@@ -43,7 +43,7 @@ def _data(size: Size) -> list[Any]:
     return [np.random.default_rng(1).standard_normal(shape).astype(np.float32)]
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """Limited by the products: a forward and two backward."""
     for name, gates in GATES.items():
         for size in SIZES[kind]:

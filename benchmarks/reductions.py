@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Case, copying, function_cases
+from harness import RaceCase, copying, function_cases
 
 #: Rows and columns.
 SHAPES = {"cpu": (4096, 1024), "gpu": (65536, 1024)}
@@ -67,7 +67,7 @@ def _data(shape: tuple[int, int], count: int) -> list[Any]:
     return [random.standard_normal(shape, dtype=np.float32), *rows]
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """A sum reads the matrix; the others write one, and their backwards read two and write one."""
     shape = SHAPES[kind]
     nbytes, text = 4 * shape[0] * shape[1], f"{shape[0]}x{shape[1]}"

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Case, model_case, multiplying
+from harness import RaceCase, model_case, multiplying
 
 WIDTHS, CLASSES, SIDE = (64, 128, 256, 512), 10, 32
 BATCHES = {"cpu": 16, "gpu": 128}
@@ -71,7 +71,7 @@ def _operations(batch: int) -> float:
     return total
 
 
-def case(kind: str, cast: Callable[[Any], Any] = lambda loss: loss, **options: Any) -> Case:
+def case(kind: str, cast: Callable[[Any], Any] = lambda loss: loss, **options: Any) -> RaceCase:
     """Limited by its convolutions as products: a forward and two backward."""
     batch = BATCHES[kind]
     limit = multiplying(3 * _operations(batch), kind)
@@ -87,6 +87,6 @@ def case(kind: str, cast: Callable[[Any], Any] = lambda loss: loss, **options: A
     )
 
 
-def cases(kind: str) -> Iterator[Case]:
+def cases(kind: str) -> Iterator[RaceCase]:
     """The one of the batch for this kind of device."""
     yield case(kind)
