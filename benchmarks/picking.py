@@ -64,6 +64,11 @@ FORMS: dict[str, tuple[Callable[[int], dict[str, Any]], Any]] = {
         "torch": lambda torch, x, index: _zeros(torch, places, x).scatter_add(0, index, x),
         "numpy": partial(_summed, places),
     }, _places),
+    "scatter_add to 4 places": (lambda places: {
+        "netcl": lambda ag, x, index: _zeros(ag, 4, x).scatter_add(0, index % 4, x),
+        "torch": lambda torch, x, index: _zeros(torch, 4, x).scatter_add(0, index % 4, x),
+        "numpy": lambda np, x, index: _summed(4, np, x, index % 4),
+    }, _places),
     "order of random": (lambda places: {
         "netcl": lambda ag, x: ag.sort(ag.randperm(x.shape[0], device=x.device)).values,
         "torch": lambda torch, x: torch.sort(torch.randperm(x.shape[0], device=x.device)).values,

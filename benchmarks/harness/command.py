@@ -61,4 +61,4 @@ def bench(ctx: click.Context, /, **options: Any) -> None:
     """
     work = import_module("harness.run")
     with usage_ends(ctx):
-        ctx.exit(work.run(work.Options(**options)))
+        ctx.exit(work.run(work.RaceOptions(**options)))

@@ -1,9 +1,10 @@
 """Picking from lines, and adding up or putting into them, where one item per line is too few.
 
-Picking takes an item for each element. What comes to one place is found in one of two ways, and
-added up in the order of the index in both. Of few indices a work-group each looks whether it is the
-first of its kind, and then for the others. More are sorted first, so that those of one place are a
-run, of which its first item takes care.
+Picking takes an item for each element. What comes to one place is added up the same way every
+time. Of few indices a work-group each looks whether it is the first of its kind, and then for the
+others. Of more, integers are added by atomics, whose order makes no difference; floats become
+integers for that, in units that the largest of their place allows. What neither serves is sorted,
+so that terms of one place are a run, of which its first item takes care.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from netcl_core import DTYPES, Kernel, Kernels, Spec
 from netcl_core.autograd import Request
 from netcl_plugin_tensor import geometry
 from netcl_plugin_tensor.line_sort import plan_sort
+from netcl_plugin_tensor.strided import fill
 from netcl_plugin_tensor.views import BITS
 
 TEMPLATE: Final = "tensor/lines_gpu.cl.j2"
@@ -30,6 +32,12 @@ _SHORT: Final = 8
 _BLOCK: Final = 1024
 #: Comparisons of an index with another that are cheaper than to sort.
 _COMPARED: Final = 1 << 28
+#: What atomics of 64 bits need, and bits that they leave for a sum of floats.
+_LONG_ATOMICS: Final = "cl_khr_int64_base_atomics"
+_SUM_BITS: Final = 62
+_FRACTION_BITS: Final = 24
+#: Columns of an index up to which atomics are cheaper than to sort it.
+_NARROW: Final = 2
 
 
 @final
@@ -121,6 +129,44 @@ def collect(request: Request, entry: str, picked: Spec, full: Spec, source: int)
         kernel = Kernel(TEMPLATE, "add_firsts", args, (items,), (geometry.GROUP,), context)
         return Kernels((kernel,))
     return _by_runs(request, entry, picked, full, source)
+
+
+def by_atomics(request: Request, picked: Spec, full: Spec) -> Kernels | None:
+    """Zeros with input 0 added up by integer atomics; None where they cannot, or should not.
+
+    A sum of floats is one of integers: each term is rounded to a unit that is `_SUM_BITS` below
+    the largest term of its place, less the bits that so many terms need. A first pass finds the
+    exponent of the largest, and which places have an infinity or NaN.
+    """
+    dtype, lines = DTYPES[full.dtype], lines_of(request, picked, full)
+    floats = dtype.compute == "float"
+    if not floats and dtype.storage not in ("int", "long"):
+        return None
+    if dtype.storage != "int" and _LONG_ATOMICS not in request.device.extensions:
+        return None
+    bits = max(lines.count - 1, 1).bit_length()
+    if (request.attrs["whole"] and lines.inner > _NARROW) or bits > _SUM_BITS - _FRACTION_BITS:
+        return None
+    numbers, context = _numbers(request, picked, full), _context(request, picked, full, 1)
+    sizes = geometry.groups(request.device, picked.size)
+    if not floats:
+        first = fill(request.device, full, "zeros", ("int", 0))
+        args = (("in", 0), ("in", 1), ("out", 0), *numbers)
+        return Kernels((first, Kernel(TEMPLATE, "add_integers", args, *sizes, context)))
+    exponents, sums, shift = ("scratch", 0), ("scratch", 1), _SUM_BITS - _FRACTION_BITS - bits
+    read = (("in", 0), ("in", 1), exponents)
+    units = (exponents, sums, ("out", 0), ("ulong", full.size), ("int", shift))
+    return Kernels(
+        (
+            fill(request.device, Spec(full.shape, "int32"), "zeros", ("int", 0), exponents),
+            fill(request.device, Spec(full.shape, "int64"), "zeros", ("int", 0), sums),
+            Kernel(TEMPLATE, "find_exponents", (*read, *numbers), *sizes, context),
+            Kernel(TEMPLATE, "add_units", (*read, sums, *numbers, ("int", shift)), *sizes, context),
+            Kernel(TEMPLATE, "sums_of_units", units, *geometry.groups(request.device, full.size),
+                   context),
+        ),
+        (4 * full.size, 8 * full.size),
+    )  # fmt: skip
 
 
 def _by_runs(request: Request, entry: str, picked: Spec, full: Spec, source: int) -> Kernels:

@@ -132,6 +132,9 @@ def collected(request: Request, entry: str, first: Kernel, source: int) -> Kerne
         if entry == "add":
             return add_lines(request, picked, full)
         return Kernels((first, _put(request, picked, full, source)))
+    exact = lines_gpu.by_atomics(request, picked, full) if entry == "add" else None
+    if exact is not None:
+        return exact
     return Kernels((first,)).then(lines_gpu.collect(request, entry, picked, full, source), {})
 
 
