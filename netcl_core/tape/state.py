@@ -27,7 +27,7 @@ class ThreadState(threading.local):
         ones: The seeds of the reverse passes under way that are the number 1.
         seeds: Those that the thread has made, by shape, dtype and device, to be used again.
         tracer: The tracing context that takes the ops instead of running them.
-        amp: The amp policy in force, an `ops.casting.Casting`; None: there is none.
+        amp: The amp policy in force, an `ops.casting.CastingState`; None: there is none.
         ending: What is called when the `backward` under way has ended; None: none is under way.
         chosen: The explicit choices of `prefer` in force, the innermost first.
     """

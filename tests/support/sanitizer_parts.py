@@ -85,9 +85,10 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         call(T((5, 31)), T((31,)), T((5, 31)), T((31,)), T((5, 31)), STATE, 0.5, 1e-5),
         call(T((3, 64)), T((64,)), T((3, 64)), T((64,)), T((3, 64)), STATE, 0.25, 1e-5),
     ),
+    "starts_of_true": (call(T((5000,), "bool", tuple(i % 3 == 0 for i in range(5000)))),),
     "compact": (
-        call(T((7,), "int64", (0, 1, 1, 2, 3, 3, 3)), 3),
-        call(T((300,), "int64", tuple(range(300))), 299),
+        call(T((7,), "bool", (0, 1, 0, 1, 1, 0, 0)), T((2,), "int64", (0, 3)), 3),
+        call(T((5000,), "bool", (1,) * 5000), T((3,), "int64", (0, 4096, 5000)), 5000),
     ),
     "random_mask": (
         each(T((3, 31)), STATE, 0.5),

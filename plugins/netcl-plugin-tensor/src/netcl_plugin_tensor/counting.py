@@ -11,7 +11,7 @@ from netcl_core import DTYPES, Tensor, widened
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, whole
-from netcl_plugin_tensor.compacting import COMPACT, is_on_host, true_places
+from netcl_plugin_tensor.compacting import PARTS, is_on_host, true_places
 from netcl_plugin_tensor.elements import PUT
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 
@@ -148,4 +148,4 @@ def _weights(x: Any, weights: Any) -> Any:
     return weights_given.astype("float64" if exact else "float32")
 
 
-OPERATORS = (composite(unique, parts=(COMPACT, PUT)), composite(bincount, parts=(ADD_AT_INDEX,)))
+OPERATORS = (composite(unique, parts=(*PARTS, PUT)), composite(bincount, parts=(ADD_AT_INDEX,)))

@@ -18,7 +18,7 @@ from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, DeviceError, ShapeError, message
 from netcl_plugin_tensor import geometry
-from netcl_plugin_tensor.compacting import COMPACT, masked_places
+from netcl_plugin_tensor.compacting import PARTS, masked_places
 from netcl_plugin_tensor.indexing import BASIC, is_basic
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX, TAKE
 from netcl_plugin_tensor.strided import copy
@@ -346,6 +346,6 @@ def _array_of(items: Sequence[Any]) -> Any:
 
 
 OPERATORS = (
-    composite(getitem, parts=(BASIC, PICK, TAKE, COMPACT)),
-    composite(index_put, parts=(PUT, COMPACT)),
+    composite(getitem, parts=(BASIC, PICK, TAKE, *PARTS)),
+    composite(index_put, parts=(PUT, *PARTS)),
 )

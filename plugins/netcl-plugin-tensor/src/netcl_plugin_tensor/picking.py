@@ -9,7 +9,7 @@ from netcl_core import Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, message
 from netcl_plugin_tensor.axes import axis, plain_shape, together
-from netcl_plugin_tensor.compacting import COMPACT, true_places
+from netcl_plugin_tensor.compacting import PARTS, true_places
 from netcl_plugin_tensor.scattering import PUT_LINES
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 
@@ -154,7 +154,7 @@ def everywhere(index: Any, source: Any, dim: int) -> Any:
 
 
 OPERATORS = (
-    composite(nonzero, parts=(COMPACT,)),
+    composite(nonzero, parts=PARTS),
     *(composite(function) for function in (argwhere, nonzero_static, masked_select, index_fill)),
     composite(index_add, parts=(ADD_AT_INDEX,)),
     composite(index_copy, parts=(PUT_LINES,)),

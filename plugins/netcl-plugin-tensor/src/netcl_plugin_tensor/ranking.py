@@ -19,6 +19,7 @@ from netcl_plugin_tensor.line_sort import is_sorted_sooner, plan_sort
 from netcl_plugin_tensor.merge_sort import order_of
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 from netcl_plugin_tensor.sorting import RESULTS, best, ranked_backward
+from netcl_plugin_tensor.topk_gpu import is_selected, plan_topk
 
 TEMPLATE: Final = "tensor/ranking.cl.j2"
 #: How many elements are worth being moved up for each one that is read.
@@ -32,6 +33,8 @@ def _plan(request: Request) -> Kernels:
     if attrs["k"] == 1 and is_divided(request, size):
         along = shape_along(x, dim)
         return plan_extremes(request, along, attrs["largest"], True, attrs["nan_first"])
+    if is_selected(request, size, attrs["k"]):
+        return plan_topk(request)
     if attrs["k"] > _FEW or is_sorted_sooner(request.device, x.size // size, size):
         return plan_sort(request)
     inner = math.prod(x.shape[dim + 1 :])

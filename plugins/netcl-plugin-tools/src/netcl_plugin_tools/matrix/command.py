@@ -133,7 +133,7 @@ def run(ctx: click.Context, /, **options: Any) -> None:
     if options["index_url"] and not options["download"]:
         raise click.UsageError("--index-url needs --download: nothing else uses the network", ctx)
     work = import_module("netcl_plugin_tools.matrix.run")
-    ctx.exit(work.run(work.Options(**options)))
+    ctx.exit(work.run(work.MatrixOptions(**options)))
 
 
 @matrix.command()
