@@ -86,7 +86,7 @@ def true_places(x: Any) -> Any:
         return Tensor.zeros((0,), "int64", x.device)
     flags = ag.reshape(x if x.dtype == "bool" else ag.ne(x, 0), (x.size,))
     starts = STARTS(flags)
-    return COMPACT(flags, starts, int(starts[-1].item()))
+    return COMPACT(flags, starts, int(starts.to_host()[-1]))
 
 
 def masked_places(x: Any, index: Any) -> tuple[Any, tuple[int, ...]] | None:

@@ -15,7 +15,7 @@ class TorchPlugin:
 
     @hookimpl
     def netcl_register_namespaces(self, registry: Any) -> None:
-        registry.add("torch", "netcl_torch")
+        registry.add("netcl_torch", "netcl_torch")
 
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> Any:
