@@ -56,7 +56,7 @@ def show(name: str | None, as_json: bool) -> int:
     if as_json:
         print_json({"kernels": [asdict(each) for each in found], "templates": files})
     else:
-        _print(found, files if wanted is not None else {})
+        _print(found, files if wanted else {}, 3 if wanted is None else 5 if files else 6)
     return 0
 
 
@@ -123,7 +123,8 @@ def _files() -> Iterator[tuple[str, list[str]]]:
             yield plugin.distribution, names
 
 
-def _print(found: Sequence[OfferedKernel], files: dict[str, list[str]]) -> None:
+def _print(found: Sequence[OfferedKernel], files: dict[str, list[str]], most: int) -> None:
+    """A row for each kernel with at most so many columns, and the files of a plugin."""
     rows = [
         (
             each.op,
@@ -136,7 +137,7 @@ def _print(found: Sequence[OfferedKernel], files: dict[str, list[str]]) -> None:
         for each in found
     ]
     if rows:
-        header = ("op", "kernel", "from", "needs", "settings", "templates")
+        header = ("op", "kernel", "from", "needs", "settings", "templates")[:most]
         alike = len({each.provider for each in found}) == 1 and len(rows) > 1
         shown = [
             i for i in range(len(header)) if any(row[i] for row in rows) and (i != 2 or not alike)

@@ -84,7 +84,8 @@ class Explanation:
             mark = "->" if each.chosen else "  "
             lines.append(f"{mark} {each.label} ({each.provider}, priority {each.priority}): "
                          f"{each.reason}")  # fmt: skip
-        return "\n".join([*lines, *(f"rule: {rule}" for rule in self.rules), *self.settings])
+        rules = (f"rule: {rule}" for rule in dict.fromkeys(self.rules))
+        return "\n".join([*lines, *rules, *self.settings])
 
 
 def why(

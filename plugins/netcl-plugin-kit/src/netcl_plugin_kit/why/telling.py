@@ -91,7 +91,7 @@ def _print(said: Explanation, found: Sequence[SpeedRecord], device: Device) -> N
     ]
     print_table(("", "candidate", "from", "priority", "verdict"), rows, ("verdict",))
     print()
-    for rule in said.rules:
+    for rule in dict.fromkeys(said.rules):
         print(f"rule: {rule}")
     for line in said.settings:
         print(line)

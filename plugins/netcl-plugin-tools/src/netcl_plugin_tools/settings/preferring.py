@@ -13,7 +13,7 @@ from netcl_plugin_kit.speed.ordering import WORTH, fastest_order
 from netcl_plugin_kit.why.decisions import why
 
 import netcl_core as nc
-from netcl_core.cli import print_json
+from netcl_core.cli import print_json, print_text
 from netcl_core.errors import ArgumentError, MissingOpError, NetclError, message
 from netcl_core.inspect.choices import offers_of
 from netcl_core.plugins.protocol import canonical, decision_on, meant, registry
@@ -59,13 +59,14 @@ def choose_measured(
     found = measured(op, shapes, attrs, dtype, device)
     if not as_json:
         print_measured(found)
-        print(f"\nmeasured with: {'; '.join(str(call) for call, _ in found.calls)}")
+        print_text(f"\nmeasured with: {'; '.join(str(call) for call, _ in found.calls)}")
     order, part = fastest_order(found)
     if not order:
         print_json({**data_of(found), "choice": None}) if as_json else print("nothing computes it")
         return 1
     if shapes is None and not as_json:
-        print("note: the shapes of the conformance cases are small; --shapes measures with yours")
+        small = "the shapes of the conformance cases are small"
+        print_text(f"note: {small}; --shapes measures with yours")
     if part < WORTH:
         _settle(op, [*order, *_owners(op)], as_json, data_of(found))
     elif as_json:
