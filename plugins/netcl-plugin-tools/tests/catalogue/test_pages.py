@@ -11,9 +11,9 @@ import htmlcheck
 import pytest
 import samples
 from htmlcheck import Page
+from netcl_plugin_tools.catalogue import rendering
 from netcl_plugin_tools.catalogue.code import highlight
 from netcl_plugin_tools.catalogue.markdown import render_document
-from netcl_plugin_tools.catalogue import rendering
 from netcl_plugin_tools.catalogue.rendering import asset
 
 CSP = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'"
