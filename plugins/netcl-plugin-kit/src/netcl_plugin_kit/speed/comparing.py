@@ -217,4 +217,4 @@ def print_measured(found: Measured) -> None:
             for each in candidates
         ]
         header = ("", "candidate", "distribution", "priority", "us", "ratio", "refuses")
-        print_table(header, rows, ("distribution", "refuses"))
+        print_table(header, rows, ("candidate", "distribution", "refuses"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from netcl_core.cli import print_text, waiting
 from netcl_core.config import cache_root
 from netcl_core.inspect.data import Scratch
 from netcl_plugin_tools.matrix import pythons
@@ -70,9 +71,10 @@ def run(options: Options) -> int:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Scratch("matrix") as work:
-            found = pythons.find_all(options.pythons, uv)
-            ask = devices_here(processes, Path(work))
-            here = _presences(options.runtimes, found, supplies, environments, Path(work), ask)
+            with waiting("looking for Pythons and runtimes ..."):
+                found = pythons.find_all(options.pythons, uv)
+                ask = devices_here(processes, Path(work))
+                here = _presences(options.runtimes, found, supplies, environments, Path(work), ask)
             results = _run(options, wheels, found, here, processes, supplies, environments)
     except KeyboardInterrupt:
         _say("Interrupted: finished cells have their records, the same command goes on from there.")
@@ -163,7 +165,9 @@ def _report(results: Sequence[Result], options: Options) -> None:
         print()
     kept = sum(each.kept for each in results)
     said = ", ".join(f"{counts[state]} {state}" for state in STATES)
-    print(f"{said}; {len(results)} cells, {kept} of them from earlier records in {options.records}")
+    print_text(
+        f"{said}; {len(results)} cells, {kept} of them from earlier records in {options.records}"
+    )
 
 
 def _data(result: Result) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from netcl_core.cli import print_table
+from netcl_core.cli import print_table, print_text
 from netcl_core.inspect.choices import told
 from netcl_plugin_tools.tune.records import Record
 from netcl_plugin_tools.tune.trials import Contender, Trial
@@ -21,7 +21,7 @@ def nothing(trial: Trial, record: Record | None) -> None:
 
 def show(trial: Trial, record: Record | None) -> None:
     """Print what was measured, the fastest first, and what is recorded."""
-    print(f"{trial.place}\n")
+    print_text(f"{trial.place}\n\n")
     ranked = sorted(trial.contenders, key=lambda each: each.seconds)
     measured = [each for each in ranked if not (each.fault or each.same)]
     shown = measured[:_SHOWN]
@@ -35,7 +35,7 @@ def show(trial: Trial, record: Record | None) -> None:
     notes.append(
         "nothing is recorded" if record is None else f"recorded: {told(trial.best.settings)}"
     )
-    print(f"\n{'; '.join(notes)}\n")
+    print_text(f"\n{'; '.join(notes)}\n\n")
 
 
 def _row(trial: Trial, one: Contender) -> tuple[str, ...]:
