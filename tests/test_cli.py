@@ -347,6 +347,19 @@ def all_commands() -> dict[str, click.Command]:
     return found
 
 
+def test_the_shell_completes_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    for words, wanted in (
+        ("plugins new x --kind am", "amp-policy"),
+        ("plugins why log_softm", "log_softmax"),
+        ("plugins disable losse", "losses"),
+    ):
+        monkeypatch.setenv("_NETCL_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", f"netcl {words}")
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+        result = CliRunner().invoke(main.netcl, prog_name="netcl")
+        assert f"plain,{wanted}" in result.stdout.splitlines(), words
+
+
 def test_every_command_gives_json_and_help_that_fits() -> None:
     """A list of commands cuts no sentence, and every option says what it is for."""
     for path, command in all_commands().items():

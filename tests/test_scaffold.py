@@ -184,12 +184,12 @@ def test_a_new_project_passes_its_own_check(kind: str, data: bool, tmp_path: Pat
 def test_the_code_of_their_readmes_runs(
     projects: Sequence[Path], path: str, tmp_path: Path
 ) -> None:
-    code = [
-        block
-        for project in projects
-        for block in _CODE.findall((project / "README.md").read_text(encoding="utf-8"))
-    ]
+    texts = [(project / "README.md").read_text(encoding="utf-8") for project in projects]
+    code = [block for text in texts for block in _CODE.findall(text)]
     assert len(code) == len(projects)
     (tmp_path / "of_readmes.py").write_text("\n".join(code), encoding="utf-8")
     done = checkouts.call(["of_readmes"], tmp_path, path)
     assert done.returncode == 0, done.stderr
+    begun = "".join(texts[: len(SCAFFOLDS)])
+    shown = re.findall(r"^```text\n(.*?)^```$", begun, re.DOTALL | re.MULTILINE)
+    assert len(shown) == 4 and all(block in done.stdout for block in shown), done.stdout

@@ -128,5 +128,8 @@ def test_in_a_pipe_a_long_cell_is_a_paragraph(capsys: pytest.CaptureFixture[str]
     assert max(len(line) for line in lines if path not in line) <= 80
     assert sum("word" in line for line in lines) > 5 and path in lines[-1]
     assert lines[1].startswith("one     word word") and lines[1].endswith("  1")
+    tables.print_text(f"first\n  {words}")
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "first" and max(map(len, lines)) <= 80 and lines[1].startswith("    word")
     tables.print_table(("plugin", "why"), [("one", words)])  # which does not fold at all
     assert words.strip() in capsys.readouterr().out

@@ -16,6 +16,7 @@ import click
 from netcl_core.cli.endings import complain, ended_by
 from netcl_core.errors import NetclError
 from netcl_core.runtime.market import market_module
+from netcl_core.version import VERSION
 
 #: What has to run where the lock file does not fit.
 _WITHOUT_LOCK: Final = ("plugins", "lock")
@@ -134,6 +135,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead
 
 
 @click.group(cls=NetclGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, message="netcl %(version)s")
 def netcl() -> None:
     """Train models on OpenCL devices, and install, check and choose plugins with kernels.
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from netcl_core.cli import doctor
-from netcl_core.cli.tables import print_json, print_table
+from netcl_core.cli.tables import print_json, print_table, waiting
 from netcl_core.errors import PluginWarning
 from netcl_core.hardware import device_table
 from netcl_core.plugins import manager as plugins
@@ -36,11 +36,12 @@ def show_devices(as_json: bool) -> None:
 
 def show_doctor(as_json: bool) -> int:
     """Print the doctor's report; returns the exit code: 0 ok, 1 findings, 3 no OpenCL device."""
-    finder().probe()  # what does not survive being loaded must not be loaded here
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PluginWarning)  # the report has their reasons
-        checks = plugins.doctor_checks()
-    report = doctor.collect(checks=checks)
+    with waiting("trying runtimes, devices and plugins ..."):
+        finder().probe()  # what does not survive being loaded must not be loaded here
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PluginWarning)  # the report has their reasons
+            checks = plugins.doctor_checks()
+        report = doctor.collect(checks=checks)
     if as_json:
         print_json(report)
     else:

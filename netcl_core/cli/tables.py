@@ -1,4 +1,4 @@
-"""Tables and JSON on stdout: made to fit a terminal, and 80 columns in a pipe.
+"""Tables, text and JSON on stdout: made to fit a terminal, and 80 columns in a pipe.
 
 Rich would do the same and takes longer to import than a whole `netcl plugins list`.
 """
@@ -10,6 +10,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from netcl_core import config
@@ -112,6 +113,29 @@ def _width(text: str) -> int:
         return len(text)
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def print_text(text: str) -> None:
+    """Print lines; what is wider than the terminal, or 80 columns in a pipe, goes on below."""
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        first, *more = _folded(line.strip(), _columns() - len(indent) - len(_GAP), breaks=False)
+        print(f"{indent}{first}".rstrip())
+        for part in more:
+            print(f"{indent}{_GAP}{part}")
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """A line on a terminal's stderr, as long as the block takes."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    print(text, end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        print(f"\r{' ' * len(text)}\r", end="", file=sys.stderr, flush=True)
 
 
 def print_json(data: Any) -> None:

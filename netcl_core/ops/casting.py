@@ -65,6 +65,8 @@ class CastingState(Protocol):
 def astype(x: Any, dtype: Any) -> Any:
     """`x` in another dtype; gradients are cast back between floating dtypes.
 
+    For tensors of any shape.
+
     >>> ag.astype([1.7, -1.7], "int32").tolist()
     [1, -1]
     """
@@ -74,6 +76,8 @@ def astype(x: Any, dtype: Any) -> Any:
 
 def clone(x: Any) -> Any:
     """A copy of `x` with a buffer of its own, through which gradients flow.
+
+    For tensors of any shape and dtype.
 
     >>> x = nc.tensor([1.0, 2.0])
     >>> y = ag.clone(x)

@@ -50,6 +50,8 @@ from netcl_core.tensors.tensor import Tensor
 def to_device(x: Any, device: Device) -> Any:
     """`x` on another device; gradients go back the same way.
 
+    For tensors of any shape and dtype.
+
     >>> ag.to_device(nc.tensor([1.0]), nc.get_device("numpy")).device
     <Device numpy: NumPy>
     """

@@ -99,11 +99,24 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
         return apply(region_call, tensors, scalars, attrs)
 
     call.__name__ = call.__qualname__ = record.name
-    call.__doc__ = record.doc or f"The elementwise op {record.name}."
+    call.__doc__ = _doc(record)
     signature = _signature(record)
     if signature is not None:
         call.__signature__ = signature  # type: ignore[attr-defined]
     return call if record.align is None else _aligned(record, record.align, call)
+
+
+#: What a kind of result means for dtypes.
+_OF_DTYPES: Final = {"float": "; integers become float32", "bool": "; the result is bool"}
+
+
+def _doc(record: AutogradPrimitive) -> str:
+    """The record's text, and below it the shapes and dtypes that follow from its fields."""
+    names = record.inputs or ["x", "y", "z", "w"][: record.arity]
+    shapes = "of any shape" if len(names) == 1 else "with shapes that broadcast"
+    text = inspect.cleandoc(record.doc or f"The elementwise op {record.name}.")
+    given = " and ".join(names) if record.arity else "Inputs"
+    return f"{text}\n\nFor {given} {shapes}{_OF_DTYPES.get(record.result or '', '')}."
 
 
 def _signature(record: AutogradPrimitive) -> inspect.Signature | None:

@@ -121,6 +121,8 @@ def leave_hooks(x: Node, former: Node) -> None:
 def retain_grad(x: Tensor) -> None:
     """Let the result of an op keep its gradient in `grad`, as leaves do.
 
+    `x` may have any shape.
+
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> y = x * x
     >>> y.retain_grad()

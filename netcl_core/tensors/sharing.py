@@ -67,6 +67,8 @@ def from_buffer(data: Any, device: str | Device | None = None) -> Tensor:
 def from_dlpack(source: Any, device: str | Device | None = None) -> Tensor:
     """A tensor on the memory of another library's, by DLPack; as `from_buffer`.
 
+    It has the shape and dtype of `source`.
+
     >>> array = np.arange(3)
     >>> nc.from_dlpack(array, "numpy")[1].fill_(7).item(), array
     (7, array([0, 7, 2]))

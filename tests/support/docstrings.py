@@ -1,7 +1,9 @@
-"""What docstrings of public functions and classes leave out: parameters, and errors they raise.
+"""What docstrings of public functions and classes leave out: parameters, errors, shapes, dtypes.
 
-A parameter is named in the docstring, or in one that it refers to ("as of `max_pool2d`"), or it is
-one of docs/tensors.md's table of arguments that mean the same in all functions.
+A parameter is named in the docstring, or in one that it refers to ("as of `max_pool2d`" or
+": `cat`"), or it is one of docs/tensors.md's table of arguments that mean the same in all
+functions. What takes a tensor tells its shape. An op tells dtypes if its manifest lists only
+floating ones, or none.
 """
 
 from __future__ import annotations
@@ -10,26 +12,31 @@ import ast
 import inspect
 import re
 import textwrap
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import examples
 
+from netcl_core import nn
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: They are made by netcl alone; their docstrings tell the attributes that others read.
 MADE_BY_NETCL: Final = """CheckRecord Node Plugin NamespaceRegistrar OperatorRegistrar
 PatternRegistrar PrimitiveRegistrar Tensor"""
-#: Their docstrings are made by code, or their errors come from a function that many share: they do
-#: not tell of them yet. A new name is no reason to add one here.
-SILENT: Final = """bmm broadcast_to cat constant_pad_nd diagonal dropout1d dropout2d dropout3d
-expand fft_c2c fft_c2r fft_r2c flatten linalg_pinv linalg_qr linalg_solve linalg_svd permute
-pixel_shuffle pixel_unshuffle repeat_interleave roll t transpose tril_indices triu_indices windows
-chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w
-hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p
-shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
-shifted_chebyshev_polynomial_w"""
-_REFERENCE: Final = re.compile(r"\bas (?:of|for|in|by)\s+`(?:\w+\.)*(\w+)`", re.IGNORECASE)
+#: Parameters that are tensors, or what becomes one.
+TENSORS: Final = """x input self tensor tensors y other target weight A a b src source input1 input2
+query probs logits loc scale rate concentration df"""
+#: Of a function that has one of them the table of docs/tensors.md says: any shape with that axis.
+ALONG: Final = frozenset({"dim", "dims", "axis", "axes"})
+#: `shape`, `(N, C, L)`, `(..., n, n)`, `matrices`, `two dimensions`: how a shape is told.
+_SHAPE: Final = re.compile(
+    r"\b[Ss]hapes?\b|(?<!\w)\((?:[A-Za-z]\w*(?: [*/] \w+)?|\.\.\.|\*),|\b[Bb]roadcast"
+    r"|\b[Mm]atri|\b[Vv]ector|\b[0-5]-d\b|\b(?:one|two|three|four|five|[2-5]) (?:dimensions|axes)\b"
+)
+_DTYPE: Final = re.compile(r"\b[Dd]types?\b|[Ff]loat|[Ii]nteger|\bbool|\bint\d|whole|[Ii]ndices")
+_REFERENCE: Final = re.compile(r"(?:\bas (?:of|for|in|by)\s+|: )`(?:\w+\.)*(\w+)`", re.IGNORECASE)
 
 
 def common() -> set[str]:
@@ -87,6 +94,41 @@ def unsaid(face: str) -> Iterator[str]:
         told = re.search(r"\braises?\b|\w+Error\b|\brefused\b", inspect.getdoc(thing) or "", re.I)
         if not told and any(_raises(node) for node in ast.walk(ast.parse(source or "0"))):
             yield name
+
+
+def shapeless(face: str, known: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """What takes a tensor, as an argument or a layer's input, and tells no shape."""
+    for name, each in examples.public(face):
+        if name.rpartition(".")[2] in MADE_BY_NETCL.split():
+            continue
+        try:
+            taken = {*inspect.signature(each).parameters}
+        except (TypeError, ValueError):  # a class of Python's own, as warnings are
+            continue
+        along = taken & ALONG
+        if inspect.isclass(each) and getattr(each, "forward", None) not in (
+            None,
+            nn.Module.forward,
+        ):
+            taken, along = taken | {*inspect.signature(each.forward).parameters}, set()
+        if taken & {*TENSORS.split()} and not along and not _SHAPE.search(text(each, known)):
+            yield name
+
+
+def dtypeless(known: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Ops of tensors whose manifest lists floating dtypes alone, or none, and which tell none."""
+    rows = [
+        row
+        for path in ROOT.glob("plugins/*/src/*/netcl_plugin.toml")
+        for row in tomllib.loads(path.read_text(encoding="utf-8")).get("provides", ())
+    ]
+    few = {
+        row["name"] for row in rows if len({"float" in each for each in row.get("dtypes", ())}) == 1
+    }
+    for name, each in examples.public("netcl_core.autograd.ops"):
+        op, taken = name.rpartition(".")[2], {*inspect.signature(each).parameters}
+        if op in few and taken & {*TENSORS.split()} and not _DTYPE.search(text(each, known)):
+            yield op
 
 
 def _raises(node: ast.AST) -> bool:

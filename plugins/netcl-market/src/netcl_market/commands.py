@@ -19,6 +19,18 @@ def _run(function: str, *arguments: Any) -> Any:
     return getattr(importlib.import_module("netcl_market.listing"), function)(*arguments)
 
 
+def complete_plugin(ctx: Any, param: Any, begun: str) -> list[str]:
+    """For the shell: the installed plugins whose names begin so."""
+    names: list[str] = _run("plugin_names", begun)
+    return names
+
+
+def complete_op(ctx: Any, param: Any, begun: str) -> list[str]:
+    """For the shell: the ops whose names begin so."""
+    names: list[str] = _run("op_names", begun)
+    return names
+
+
 @click.command("list")
 @_json
 @click.pass_context
@@ -31,7 +43,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_plugin)
 @click.option(
     "--traceback", "with_traceback", is_flag=True, help="Show the traceback of its failure."
 )

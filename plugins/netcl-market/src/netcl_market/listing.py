@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from netcl_core.cli import print_json, print_table
+from netcl_core.cli import print_json, print_table, print_text
 from netcl_core.plugins import protocol
 from netcl_core.plugins.protocol import PRIMITIVES, Plugin, canonical
 from netcl_market.searching import read_catalogue, search
@@ -34,7 +34,6 @@ def show_list(as_json: bool) -> int:
     if as_json:
         print_json({"plugins": [_data(plugin) for plugin in plugins], "notes": notes})
     elif plugins:
-        whys = any(_why(plugin) for plugin in plugins)
         rows = [
             (
                 plugin.name,
@@ -43,12 +42,13 @@ def show_list(as_json: bool) -> int:
                 plugin.kind,
                 _SAID.get(plugin.state, plugin.state),
                 _brings(plugin),
-                *([_why(plugin)] if whys else []),
             )
             for plugin in plugins
         ]
-        header = ("plugin", "distribution", "version", "kind", "state", "brings", "why")[: 6 + whys]
-        print_table(header, rows, ("distribution", "brings", "why"))
+        header = ("plugin", "distribution", "version", "kind", "state", "brings")
+        print_table(header, rows, ("distribution", "brings"))
+        whys = [f"{each.name}: {_why(each)}" for each in plugins if _why(each)]
+        print_text("\n".join(["", *whys] if whys else whys))
     else:
         print("No plugin is installed. `netcl plugins search WORD` says which package brings what.")
     for note in notes:
@@ -90,12 +90,31 @@ def show_search(word: str, file: Path | None, as_json: bool) -> int:
     if as_json:
         print_json([dict(zip(header, row, strict=True)) for row in rows])
     elif rows:
-        print_table(header, rows, ("summary",))
+        said = [(*row[:3], _SAID.get(row[3], row[3]), row[4]) for row in rows]
+        print_table(header, said, ("summary",))
     else:
         groups = [group for one in table.values() for group in one["provides"].values()]
         names = {name for group in groups for name in group}
         print(f"Nothing has {word!r}, installed or in the catalogue{_hint(word, names)}.")
     return 0 if hits else 1
+
+
+def plugin_names(begun: str) -> list[str]:
+    """The installed plugins whose names begin so."""
+    return sorted({plugin.name for plugin in _survey() if plugin.name.startswith(begun)})
+
+
+def op_names(begun: str) -> list[str]:
+    """The ops, of what is installed and of the catalogue, whose names begin so."""
+    table = {**protocol.catalogue(), **_entries(_survey())}
+    kinds = ("primitive", "operator")
+    names = {
+        name
+        for entry in table.values()
+        for kind in kinds
+        for name in entry["provides"].get(kind, ())
+    }
+    return sorted(name for name in names if name.startswith(begun))
 
 
 def _entries(plugins: Iterable[Plugin]) -> dict[str, dict[str, Any]]:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from netcl_core.cli import print_json
+from netcl_core.cli import print_json, waiting
 from netcl_core.errors import PluginError, RecordError
 from netcl_core.inspect.data import Scratch
 from netcl_core.plugins.protocol import LOCK_FILE, lock_file, nearest_lock_file
@@ -101,7 +100,7 @@ def no_lock(path: Path, problem: str, as_json: bool) -> int:
 def _rendered(devices: Sequence[str]) -> tuple[Lock | None, str]:
     """What a child process locks here now, or what became of it."""
     with (
-        _waiting("the files fit; rendering kernels in a child process ..."),
+        waiting("the files fit; rendering kernels in a child process ..."),
         Scratch("lock") as folder,
     ):
         fresh = Path(folder) / LOCK_FILE
@@ -127,19 +126,6 @@ def _rendered(devices: Sequence[str]) -> tuple[Lock | None, str]:
             said = done.stderr.strip().removeprefix("netcl: ")
             return None, said or f"rendering ended with {done.returncode}"
         return lock_in(fresh)
-
-
-@contextmanager
-def _waiting(text: str) -> Iterator[None]:
-    """A line on a terminal's stderr, as long as the block takes."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    print(text, end="", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        print(f"\r{' ' * len(text)}\r", end="", file=sys.stderr, flush=True)
 
 
 def _print(

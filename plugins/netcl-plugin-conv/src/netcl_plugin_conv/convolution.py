@@ -362,6 +362,10 @@ def _weights(dims: int) -> Operator:
     )
 
 
+#: Of each convolution's documentation the end.
+_FLOATING: Final = "All have one floating dtype; others raise DtypeError, other shapes ShapeError."
+
+
 def _convolution(name: str, dims: int, bind: Any, arguments: str) -> Operator:
     weight = "3, 1" if bind is _bind_depthwise else "8, 3"
     return Operator(
@@ -376,7 +380,7 @@ def _convolution(name: str, dims: int, bind: Any, arguments: str) -> Operator:
         doc=f"{name}({arguments}): the cross-correlation of x (N, in, ...) with weight (out, "
         "in / groups, ...), plus bias (out,).\n\n"
         f">>> ag.{name}(nc.rand(2, 3{', 9' * dims}), nc.rand({weight}{', 3' * dims})).shape\n"
-        f"(2, {weight[0]}{', 7' * dims})",
+        f"(2, {weight[0]}{', 7' * dims})\n\n{_FLOATING}",
     )
 
 
@@ -394,7 +398,7 @@ def _transposed(dims: int) -> Operator:
         doc=f"{name}(x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, "
         "dilation=1): the gradient of a convolution's input, with weight (in, out / groups, ...)."
         f"\n\n>>> ag.{name}(nc.rand(2, 8{', 5' * dims}), nc.rand(8, 3{', 2' * dims})).shape\n"
-        f"(2, 3{', 6' * dims})",
+        f"(2, 3{', 6' * dims})\n\n{_FLOATING}",
     )
 
 

@@ -255,6 +255,8 @@ def adaptive_avg_pool3d(x: Any, output_size: Any) -> Any:
 def global_avg_pool2d(x: Any) -> Any:
     """The average of each plane of x (N, C, H, W), of shape (N, C, 1, 1).
 
+    For floating dtypes; others raise DtypeError.
+
     >>> ag.global_avg_pool2d(nc.rand(1, 3, 5, 5)).shape
     (1, 3, 1, 1)
     """

@@ -18,6 +18,8 @@ from netcl_plugin_elementwise.forms import part
 def bitwise_not(x: Any) -> Any:
     """All bits of integers turned round, -x - 1 of signed ones; of bools the logical not.
 
+    For integers and bools of any shape; floats raise DtypeError.
+
     >>> ag.bitwise_not([0, 5]).tolist()
     [-1, -6]
     """
@@ -45,6 +47,8 @@ def celu(input: Any, alpha: float = 1.0) -> Any:
 def positive(input: Any) -> Any:
     """The tensor itself; raises DtypeError for bools, which have no sign.
 
+    For inputs of any shape.
+
     >>> ag.positive([1.0, -2.0]).tolist()
     [1.0, -2.0]
     """
@@ -58,6 +62,8 @@ def nan_to_num(
     input: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
     """Numbers in the places of NaN and the infinities; there the gradient is 0.
+
+    For inputs of any shape.
 
     >>> ag.nan_to_num([float("nan"), 1.0], nan=0.0).tolist()
     [0.0, 1.0]
@@ -96,6 +102,8 @@ def _whole_numbers(who: str, *given: Any) -> list[Any]:
 def bitwise_left_shift(input: Any, other: Any) -> Any:
     """The bits of integers moved up by as many places; 0 if none is left.
 
+    For integers with shapes that broadcast; floats raise DtypeError.
+
     >>> nc.tensor([1, 3]).bitwise_left_shift(2).tolist()
     [4, 12]
     """
@@ -108,6 +116,8 @@ def bitwise_left_shift(input: Any, other: Any) -> Any:
 
 def bitwise_right_shift(input: Any, other: Any) -> Any:
     """The bits of integers moved down by as many places, the sign kept: x // 2^other.
+
+    For integers with shapes that broadcast; floats raise DtypeError.
 
     >>> ag.bitwise_right_shift([8, -8], [1, 2]).tolist()
     [4, -2]
@@ -139,6 +149,8 @@ _EUCLID: Final = 92
 def gcd(input: Any, other: Any) -> Any:
     """The greatest common divisor of integers, not below 0, by Euclid's algorithm.
 
+    The shapes of both broadcast. Floats raise DtypeError.
+
     The host waits for the data, whose size tells how many steps there are.
 
     >>> ag.gcd([12, 18], 8).tolist()
@@ -157,6 +169,8 @@ def gcd(input: Any, other: Any) -> Any:
 def lcm(input: Any, other: Any) -> Any:
     """The least common multiple of integers, not below 0; 0 of 0.
 
+    The shapes of both broadcast. Floats raise DtypeError.
+
     >>> ag.lcm([4, 6], 10).tolist()
     [20, 30]
     """
@@ -168,6 +182,8 @@ def lcm(input: Any, other: Any) -> Any:
 
 def ldexp(input: Any, other: Any) -> Any:
     """input * 2^other.
+
+    The shapes of both broadcast; integers become float32.
 
     >>> ag.ldexp([1.0, 1.5], [2, 3]).tolist()
     [4.0, 12.0]
@@ -185,6 +201,8 @@ _Frexp = namedtuple("_Frexp", ("mantissa", "exponent"))
 def frexp(input: Any) -> Any:
     """A named tuple of the `mantissa`, from 0.5 to 1, and the int32 `exponent`, with
     mantissa * 2^exponent = input.
+
+    For inputs of any shape.
 
     >>> [part.tolist() for part in nc.tensor([3.0]).frexp()]
     [[0.75], [2]]
@@ -213,6 +231,8 @@ def frexp(input: Any) -> Any:
 def float_power(input: Any, exponent: Any) -> Any:
     """The power in float64, whatever the dtypes are.
 
+    The shapes of both broadcast.
+
     >>> ag.float_power([2, 3], 2).tolist()
     [4.0, 9.0]
 
@@ -226,6 +246,8 @@ def float_power(input: Any, exponent: Any) -> Any:
 def angle(input: Any) -> Any:
     """The angle of real numbers as complex ones: 0, or pi below 0; NaN of NaN.
 
+    For inputs of any shape; integers become float32.
+
     >>> ag.angle([2.0, -1.0]).numpy().round(4)
     array([0.    , 3.1416], dtype=float32)
     """
@@ -238,6 +260,8 @@ def angle(input: Any) -> Any:
 def isreal(input: Any) -> Any:
     """Whether elements are real numbers, as all are: True.
 
+    For inputs of any shape and dtype.
+
     >>> ag.isreal([1.0, 2.0]).tolist()
     [True, True]
     """
@@ -248,6 +272,8 @@ def isreal(input: Any) -> Any:
 def rsub(input: Any, other: Any, *, alpha: float = 1) -> Any:
     """other - alpha * input.
 
+    The shapes of both broadcast.
+
     >>> ag.rsub([1.0, 2.0], 10.0).tolist()
     [9.0, 8.0]
     """
@@ -256,6 +282,8 @@ def rsub(input: Any, other: Any, *, alpha: float = 1) -> Any:
 
 def polygamma(n: int, input: Any) -> Any:
     """The derivative of order n of digamma: (-1)^(n + 1) n! zeta(n + 1, x) (DLMF 5.15.1, 25.11.12).
+
+    For inputs of any shape.
 
     >>> ag.polygamma(1, [1.0, 2.0]).numpy().round(4)
     array([1.6449, 0.6449], dtype=float32)
@@ -311,6 +339,8 @@ _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 13
 
 def mvlgamma(input: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension p (DLMF 35.3.4).
+
+    For inputs of any shape; integers become float32.
 
     >>> ag.mvlgamma([3.0], 2).numpy().round(4)
     array([1.5502], dtype=float32)

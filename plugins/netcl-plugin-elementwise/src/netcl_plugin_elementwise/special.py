@@ -40,6 +40,8 @@ _NAMES: Final = {
 def zeta(input: Any, other: Any) -> Any:
     """The zeta function of Hurwitz, the sum of (other + k)^-input over k from 0 on.
 
+    The shapes of both broadcast; integers become float32.
+
     >>> nc.special.zeta([2.0], [1.0]).numpy().round(4)
     array([1.6449], dtype=float32)
 
@@ -56,6 +58,8 @@ def zeta(input: Any, other: Any) -> Any:
 
 def spherical_bessel_j0(input: Any) -> Any:
     """sin(x) / x, 1 at 0 (DLMF 10.49.3).
+
+    For inputs of any shape; integers become float32.
 
     >>> nc.special.spherical_bessel_j0([0.0, 1.0]).numpy().round(4)
     array([1.    , 0.8415], dtype=float32)
@@ -90,6 +94,8 @@ def _polynomial(name: str, first: Any, following: Any, shifted: bool, doc: str, 
     polynomial.__name__ = name
     polynomial.__doc__ = (
         f"{doc} of degree n, a number or integers; 0 below degree 0.\n\n"
+        "The shapes of `input` and `n` broadcast; an `input` of integers becomes float32. A degree "
+        f"above {_MOST:,} raises AttributeValueError.\n\n"
         f">>> nc.special.{name}([2.0], 2).tolist()\n[{at_2}]"
     )
     return polynomial

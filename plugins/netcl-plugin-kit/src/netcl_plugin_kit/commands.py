@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import click
+from netcl_market.commands import complete_op
 
 from netcl_core.cli import usage_ends
 from netcl_plugin_kit.new.command import new
@@ -23,7 +24,7 @@ def kernels() -> None:
 
 
 @kernels.command()
-@click.argument("op")
+@click.argument("op", shell_complete=complete_op)
 @_dtype
 @click.option("--device", help="A device, such as opencl:0; 'numpy' shows the NumPy function.")
 @click.option("--backward", is_flag=True, help="Show the gradients instead of the value.")
@@ -43,7 +44,7 @@ def show(ctx: click.Context, /, **options: Any) -> None:
 
 
 @kernels.command("list")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_op)
 @_json
 @click.pass_context
 def list_(ctx: click.Context, name: str | None, as_json: bool) -> None:
@@ -55,7 +56,7 @@ def list_(ctx: click.Context, name: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("op")
+@click.argument("op", shell_complete=complete_op)
 @click.option("--shapes", help="The inputs, such as 32x784,784x10 or 4x10,4:int64.")
 @click.option("--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="An attribute of OP.")
 @_dtype
@@ -125,7 +126,7 @@ def check(ctx: click.Context, /, **options: Any) -> None:
 
 
 @click.command()
-@click.argument("op")
+@click.argument("op", shell_complete=complete_op)
 @click.option("--device", help="A device, such as opencl:0.  [default: the default device]")
 @_dtype
 @click.option("--shapes", help="A shape for each input, to decide for these and show settings.")

@@ -67,7 +67,8 @@ def operator(
         backward=backward,
         implementations=(Implementation(name, "host LAPACK", plan),),
         method=False,
-        doc=doc,
+        doc=f"{doc}\n\nIn float32 or float64. Other dtypes raise DtypeError, other shapes "
+        "ShapeError.",
     )
 
 
@@ -199,7 +200,8 @@ SLOGDET: Final = operator(
     "linalg_slogdet", _square("linalg_slogdet"), lambda x: tuple(np.linalg.slogdet(x)),
     _infer_slogdet, _slogdet_backward,
     (
-        "linalg_slogdet(x): the sign of the determinant and the logarithm of its absolute value."
+        "linalg_slogdet(x): the sign of the determinant and the logarithm of its absolute "
+        "value, of matrices (..., n, n)."
         "\n\n"
         '>>> sign, logarithm = ag.linalg_slogdet([[1.0, 2.0], [3.0, 4.0]])\n'
         '>>> sign.item(), round(logarithm.item(), 4)\n'
@@ -244,7 +246,8 @@ def _qr_backward(saved: Saved, grad_q: Any, grad_r: Any) -> Sequence[Any]:
 
 QR: Final = operator(
     "linalg_qr", _bind_qr, lambda x, mode: tuple(np.linalg.qr(x, mode)), _infer_qr, _qr_backward,
-    "linalg_qr(x, mode): Q and R with Q R = x; mode 'reduced' or 'complete'.\n\n"
+    "linalg_qr(x, mode): Q and R with Q R = x, of matrices (..., n, m); mode 'reduced' or "
+    "'complete'.\n\n"
     ">>> q, r = ag.linalg_qr([[3.0, 1.0], [4.0, 2.0]], mode='reduced')\n"
     ">>> (q @ r).numpy().round(4).tolist()\n[[3.0, 1.0], [4.0, 2.0]]",
 )  # fmt: skip
@@ -332,7 +335,7 @@ def _svd_backward(saved: Saved, grad_u: Any, grad_s: Any, grad_vh: Any) -> Seque
 SVD: Final = operator(
     "linalg_svd", _bind_svd, lambda x, full_matrices: tuple(np.linalg.svd(x, full_matrices)),
     _infer_svd, _svd_backward,
-    "linalg_svd(x, full_matrices): U, S and Vh with U diag(S) Vh = x.\n\n"
+    "linalg_svd(x, full_matrices): U, S and Vh with U diag(S) Vh = x (..., n, m).\n\n"
     ">>> u, s, vh = ag.linalg_svd([[0.0, 3.0], [2.0, 0.0]], full_matrices=False)\n"
     ">>> s.numpy().round(4).tolist()\n[3.0, 2.0]",
 )  # fmt: skip
@@ -379,7 +382,7 @@ def _pinv_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 PINV: Final = operator(
     "linalg_pinv", _bind_pinv, lambda a, p: p, lambda a, p: p, _pinv_backward,
-    "linalg_pinv(a, p): p, the pseudoinverse of a, as a function of a.\n\n"
+    "linalg_pinv(a, p): p (..., m, n), the pseudoinverse of a (..., n, m), as a function of a.\n\n"
     ">>> a = nc.tensor([[2.0]], requires_grad=True)\n"
     ">>> ag.linalg_pinv(a, nc.tensor([[0.5]])).sum().backward()\n"
     ">>> a.grad.tolist()\n[[-0.25]]",

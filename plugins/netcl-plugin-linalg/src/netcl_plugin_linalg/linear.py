@@ -120,6 +120,7 @@ OPERATORS = (
         parts=(PARAMETER_GRADIENTS,),
         doc=(
             "linear(x, weight, bias=None): x (..., in) times weight (out, in), plus bias (out,)."
+            "\n\nAll have one dtype, a floating one or integers."
             "\n\n"
             ">>> ag.linear(nc.rand(32, 64), nc.rand(10, 64), nc.zeros(10)).shape\n"
             "(32, 10)"

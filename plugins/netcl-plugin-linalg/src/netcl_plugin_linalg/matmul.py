@@ -166,6 +166,7 @@ OPERATORS = (
         (
             "matmul(a, b, trans_a=False, trans_b=False): the matrix product by NumPy's rules for "
             "vectors, matrices and broadcast batches; the flags transpose the last two dimensions."
+            "\n\nBoth have one dtype of any kind; different ones raise DtypeError."
             "\n\n"
             ">>> ag.matmul(nc.rand(8, 2, 3), nc.rand(3, 4)).shape\n"
             "(8, 2, 4)"
@@ -176,6 +177,7 @@ OPERATORS = (
         _bind_bmm,
         (
             "bmm(input, mat2): the products of two batches (B, M, K), (B, K, N)."
+            "\n\nOther shapes raise ShapeError, different dtypes DtypeError."
             "\n\n"
             ">>> ag.bmm(nc.rand(8, 2, 3), nc.rand(8, 3, 4)).shape\n"
             "(8, 2, 4)"

@@ -142,6 +142,8 @@ def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
 def vander(x: Any, N: int | None = None) -> Any:
     """The powers 0 to N - 1 of each element, in a new last dimension; N is the last size.
 
+    For tensors of any shape (..., n); the result has the shape (..., n, N).
+
     >>> nc.linalg.vander(nc.tensor([1.0, 2.0, 3.0]), N=3).tolist()
     [[1.0, 1.0, 1.0], [1.0, 2.0, 4.0], [1.0, 3.0, 9.0]]
     """

@@ -18,6 +18,8 @@ _SVD = namedtuple("_SVD", ("U", "S", "V"))
 def cholesky(input: Any, upper: bool = False) -> Any:
     """The triangle L with L L^T = input, or its transpose: `nc.linalg.cholesky`.
 
+    For matrices (..., n, n) in float32 or float64.
+
     >>> ag.cholesky([[4.0, 2.0], [2.0, 5.0]]).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
 
@@ -30,6 +32,8 @@ def cholesky(input: Any, upper: bool = False) -> Any:
 def inverse(input: Any) -> Any:
     """The inverse of square matrices: `nc.linalg.inv`.
 
+    For matrices (..., n, n) in float32 or float64.
+
     >>> ag.inverse([[2.0, 0.0], [0.0, 4.0]]).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
@@ -37,7 +41,9 @@ def inverse(input: Any) -> Any:
 
 
 def pinverse(input: Any, rcond: float = 1e-15) -> Any:
-    """The pseudoinverse: `nc.linalg.pinv`.
+    """The pseudoinverse of matrices: `nc.linalg.pinv`.
+
+    For matrices (..., n, m) in float32 or float64.
 
     >>> ag.pinverse(nc.tensor([[2.0, 0.0], [0.0, 4.0]])).numpy().round(4)
     array([[0.5 , 0.  ],
@@ -52,6 +58,8 @@ def pinverse(input: Any, rcond: float = 1e-15) -> Any:
 def det(input: Any) -> Any:
     """The determinant of square matrices: `nc.linalg.det`.
 
+    For matrices (..., n, n) in float32 or float64.
+
     >>> round(ag.det([[1.0, 2.0], [3.0, 4.0]]).item(), 4)
     -2.0
     """
@@ -60,6 +68,8 @@ def det(input: Any) -> Any:
 
 def slogdet(input: Any) -> Any:
     """The sign and the logarithm of the determinant: `nc.linalg.slogdet`.
+
+    For matrices (..., n, n) in float32 or float64.
 
     >>> sign, logarithm = ag.slogdet([[2.0, 0.0], [0.0, 4.0]])
     >>> sign.item(), round(logarithm.item(), 4)
@@ -71,6 +81,8 @@ def slogdet(input: Any) -> Any:
 def logdet(input: Any) -> Any:
     """The logarithm of the determinant; NaN where that is below 0, -inf where it is 0.
 
+    For square matrices (..., n, n) in float32 or float64.
+
     >>> round(ag.logdet([[2.0, 0.0], [0.0, 4.0]]).item(), 4)
     2.0794
     """
@@ -80,6 +92,8 @@ def logdet(input: Any) -> Any:
 
 def matrix_power(input: Any, n: int) -> Any:
     """A square matrix n times multiplied with itself: `nc.linalg.matrix_power`.
+
+    For matrices (..., n, n) of any dtype of numbers.
 
     >>> ag.matrix_power([[1.0, 1.0], [0.0, 1.0]], 3).tolist()
     [[1.0, 3.0], [0.0, 1.0]]
@@ -100,6 +114,8 @@ def matrix_exp(input: Any) -> Any:
 def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
     """A named tuple of `LU` and `pivots`, and `info` if it is asked: `nc.linalg.lu_factor`.
 
+    For matrices (..., n, n) in float32 or float64.
+
     >>> LU, pivots = ag.lu(nc.tensor([[1.0, 2.0], [2.0, 2.0]]))
     >>> LU.tolist(), pivots.tolist()
     ([[2.0, 2.0], [0.5, 1.0]], [2, 2])
@@ -116,6 +132,8 @@ def lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:
 def qr(input: Any, some: bool = True) -> Any:
     """A named tuple of Q and R, reduced if `some`: `nc.linalg.qr`.
 
+    For matrices (..., n, m) in float32 or float64.
+
     >>> q, r = ag.qr([[1.0, 2.0], [3.0, 4.0]])
     >>> np.allclose(q @ r, [[1.0, 2.0], [3.0, 4.0]], atol=1e-5)
     True
@@ -125,6 +143,8 @@ def qr(input: Any, some: bool = True) -> Any:
 
 def svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     """A named tuple of U, S and V, not V^T, with U diag(S) V^T = input; reduced if `some`.
+
+    For matrices (..., n, m) in float32 or float64.
 
     Without `compute_uv` U and V are zeros.
 

@@ -125,6 +125,8 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
 def inner(input: Any, other: Any) -> Any:
     """The sums of products along the last axes: (..., n) and (..., n); numbers are multiplied.
 
+    For any dtype of numbers.
+
     >>> ag.inner([1.0, 2.0], [3.0, 4.0]).item()
     11.0
     """
@@ -136,6 +138,8 @@ def inner(input: Any, other: Any) -> Any:
 
 def vdot(input: Any, other: Any) -> Any:
     """The sum of the products of two vectors of one size: `dot`, of real numbers.
+
+    For any dtype of numbers.
 
     >>> ag.vdot([1.0, 2.0], [3.0, 4.0]).item()
     11.0
@@ -198,6 +202,8 @@ def _contracted(dims: Any, x: Any, y: Any) -> tuple[list[int], list[int]]:
 def kron(input: Any, other: Any) -> Any:
     """The Kronecker product: each element of `input` times all of `other`, as a block.
 
+    For tensors of any shape and of any dtype of numbers.
+
     >>> ag.kron([[1.0, 2.0]], [[1.0], [10.0]]).tolist()
     [[1.0, 2.0], [10.0, 20.0]]
     """
@@ -225,6 +231,8 @@ def _plus(input: Any, product: Any, beta: float, alpha: float) -> Any:
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (batch1 @ batch2), of batches of matrices; arguments as of `addmm`.
 
+    For any dtype of numbers.
+
     >>> ag.baddbmm(nc.zeros(8, 2, 4), nc.rand(8, 2, 3), nc.rand(8, 3, 4)).shape
     (8, 2, 4)
     """
@@ -233,6 +241,8 @@ def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: flo
 
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * the sum of the products of batches; arguments as of `addmm`.
+
+    For any dtype of numbers.
 
     >>> ag.addbmm(nc.zeros(2, 4), nc.rand(8, 2, 3), nc.rand(8, 3, 4)).shape
     (2, 4)
@@ -247,6 +257,8 @@ def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: floa
 def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (mat @ vec), of a matrix and a vector; arguments as of `addmm`.
 
+    For any dtype of numbers.
+
     >>> ag.addmv([10.0], [[1.0, 2.0]], [3.0, 4.0]).tolist()
     [21.0]
     """
@@ -255,6 +267,8 @@ def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) 
 
 def addr(input: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * the outer product of two vectors; arguments as of `addmm`.
+
+    For any dtype of numbers.
 
     >>> ag.addr([[10.0, 10.0]], [1.0], [3.0, 4.0]).tolist()
     [[13.0, 14.0]]
@@ -268,6 +282,8 @@ def addr(input: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1)
 
 def cross(input: Any, other: Any, dim: int | None = None) -> Any:
     """The cross product of vectors of three elements along an axis.
+
+    For any dtype of numbers.
 
     >>> ag.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]).tolist()
     [0.0, 0.0, 1.0]
@@ -339,6 +355,8 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
 
 def corrcoef(input: Any) -> Any:
     """The correlation coefficients of variables, a row of `input` each; between -1 and 1.
+
+    For a matrix (variables, samples), or one row (samples,); integers become float32.
 
     >>> ag.corrcoef([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]]).numpy().round(4)
     array([[1., 1.],

@@ -165,6 +165,8 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True,
               unpack_pivots: bool = True) -> Any:  # fmt: skip
     """A named tuple of `P`, `L` and `U` from what `lu_factor` gives; what is not asked is empty.
 
+    For matrices (..., n, m) of any dtype.
+
     >>> P, L, U = ag.lu_unpack(*ag.lu(nc.tensor([[1.0, 2.0], [2.0, 2.0]])))
     >>> (P @ L @ U).tolist()
     [[1.0, 2.0], [2.0, 2.0]]
@@ -197,6 +199,8 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
 def lu_solve_of(input: Any, LU_data: Any, LU_pivots: Any) -> Any:
     """X with A X = input by the factors of A: `nc.linalg.lu_solve`.
 
+    For matrices (..., n, k) and (..., n, n) in float32 or float64.
+
     >>> LU, pivots = ag.lu(nc.tensor([[1.0, 2.0], [2.0, 2.0]]))
     >>> ag.lu_solve(nc.tensor([[5.0], [6.0]]), LU, pivots).tolist()
     [[1.0], [2.0]]
@@ -223,6 +227,8 @@ def _triangular(a: Any, b: Any) -> Any:
 def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
     """X with A X = input by the factor L of A = L L^T, or U of A = U^T U.
 
+    For matrices (..., n, k) and (..., n, n) in float32 or float64.
+
     >>> ag.cholesky_solve([[8.0], [3.0]], [[2.0, 0.0], [0.0, 1.0]]).tolist()
     [[2.0], [3.0]]
 
@@ -236,6 +242,8 @@ def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
 
 def cholesky_inverse(input: Any, upper: bool = False) -> Any:
     """The inverse of A = L L^T, or of U^T U.
+
+    For matrices (..., n, n) in float32 or float64.
 
     >>> ag.cholesky_inverse([[2.0, 0.0], [0.0, 1.0]]).tolist()
     [[0.25, 0.0], [0.0, 1.0]]
@@ -251,6 +259,8 @@ def cholesky_inverse(input: Any, upper: bool = False) -> Any:
 def triangular_solve(input: Any, A: Any, upper: bool = True, transpose: bool = False,
                      unitriangular: bool = False) -> Any:  # fmt: skip
     """X with A X = input, and A itself. Only a triangle of A is read.
+
+    For matrices (..., n, k) and (..., n, n) in float32 or float64.
 
     >>> A, b = nc.tensor([[1.0, 1.0], [0.0, 2.0]]), nc.tensor([[4.0], [2.0]])
     >>> ag.triangular_solve(b, A)[0].tolist()
@@ -326,6 +336,8 @@ def _steps(niter: Any) -> int:
 def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None) -> Any:
     """U, S and V of about the q largest singular values of A, or of A - M, by a random subspace
     (Halko, Martinsson, Tropp 2011, algorithm 5.1).
+
+    For matrices (..., n, m) in float32 or float64.
 
     >>> U, S, V = ag.svd_lowrank(nc.diag(nc.tensor([3.0, 2.0, 1.0])), q=2)
     >>> U.shape, S.shape, V.shape

@@ -47,6 +47,8 @@ class _PlainActivation(_Activation):
 class ReLU(_Activation):
     """`max(x, 0)`.
 
+    For inputs of any shape.
+
     >>> nn.ReLU()(nc.tensor([-2.0, 0.0, 1.0])).tolist()
     [0.0, 0.0, 1.0]
     """
@@ -57,6 +59,8 @@ class ReLU(_Activation):
 class ReLU6(_Activation):
     """`min(max(x, 0), 6)`.
 
+    For inputs of any shape.
+
     >>> nn.ReLU6()(nc.tensor([-2.0, 4.0, 9.0])).tolist()
     [0.0, 4.0, 6.0]
     """
@@ -66,6 +70,8 @@ class ReLU6(_Activation):
 
 class LeakyReLU(_Activation):
     """`x` where positive, else `negative_slope * x`.
+
+    For inputs of any shape.
 
     >>> nn.LeakyReLU(0.5)(nc.tensor([-2.0, 1.0])).tolist()
     [-1.0, 1.0]
@@ -110,6 +116,8 @@ class PReLU(Module):
 class ELU(_Activation):
     """`x` where positive, else `alpha * (exp(x) - 1)`.
 
+    For inputs of any shape.
+
     >>> nn.ELU()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([-0.865, -0.393,  0.   ,  1.   ], dtype=float32)
     """
@@ -122,6 +130,8 @@ class ELU(_Activation):
 
 class CELU(_Activation):
     """`x` where positive, else `alpha * (exp(x / alpha) - 1)` (Barron 2017, arXiv:1704.07483).
+
+    For inputs of any shape.
 
     >>> nn.CELU(2.0)(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([-1.264, -0.442,  0.   ,  1.   ], dtype=float32)
@@ -136,6 +146,8 @@ class CELU(_Activation):
 class SELU(_Activation):
     """A scaled ELU that keeps mean and variance (Klambauer et al. 2017, arXiv:1706.02515).
 
+    For inputs of any shape.
+
     >>> nn.SELU()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([-1.52 , -0.692,  0.   ,  1.051], dtype=float32)
     """
@@ -145,6 +157,8 @@ class SELU(_Activation):
 
 class GELU(_Activation):
     """`x * Phi(x)`, exactly ('none') or by PyTorch's tanh formula ('tanh').
+
+    For inputs of any shape.
 
     >>> nn.GELU()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([-0.046, -0.154,  0.   ,  0.841], dtype=float32)
@@ -162,6 +176,8 @@ class GELU(_Activation):
 class SiLU(_Activation):
     """`x * sigmoid(x)`, also called swish.
 
+    For inputs of any shape.
+
     >>> nn.SiLU()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([-0.238, -0.189,  0.   ,  0.731], dtype=float32)
     """
@@ -171,6 +187,8 @@ class SiLU(_Activation):
 
 class Mish(_Activation):
     """`x * tanh(softplus(x))`.
+
+    For inputs of any shape.
 
     >>> nn.Mish()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([-0.253, -0.221,  0.   ,  0.865], dtype=float32)
@@ -182,6 +200,8 @@ class Mish(_Activation):
 class Sigmoid(_PlainActivation):
     """`1 / (1 + exp(-x))`.
 
+    For inputs of any shape.
+
     >>> nn.Sigmoid()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([0.119, 0.378, 0.5  , 0.731], dtype=float32)
     """
@@ -191,6 +211,8 @@ class Sigmoid(_PlainActivation):
 
 class LogSigmoid(_PlainActivation):
     """The logarithm of the sigmoid.
+
+    For inputs of any shape.
 
     >>> nn.LogSigmoid()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([-2.127, -0.974, -0.693, -0.313], dtype=float32)
@@ -202,6 +224,8 @@ class LogSigmoid(_PlainActivation):
 class Tanh(_PlainActivation):
     """The hyperbolic tangent.
 
+    For inputs of any shape.
+
     >>> nn.Tanh()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([-0.964, -0.462,  0.   ,  0.762], dtype=float32)
     """
@@ -212,6 +236,8 @@ class Tanh(_PlainActivation):
 class Softsign(_PlainActivation):
     """`x / (1 + |x|)`.
 
+    For inputs of any shape.
+
     >>> nn.Softsign()(nc.tensor([-1.0, 0.0, 3.0])).tolist()
     [-0.5, 0.0, 0.75]
     """
@@ -221,6 +247,8 @@ class Softsign(_PlainActivation):
 
 class Softplus(_Activation):
     """`log(1 + exp(beta * x)) / beta`, linear where `beta * x > threshold`.
+
+    For inputs of any shape.
 
     >>> nn.Softplus()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([0.127, 0.474, 0.693, 1.313], dtype=float32)
@@ -235,6 +263,8 @@ class Softplus(_Activation):
 class Hardsigmoid(_Activation):
     """`clamp(x / 6 + 1/2, 0, 1)`.
 
+    For inputs of any shape.
+
     >>> nn.Hardsigmoid()(nc.tensor([-4.0, 0.0, 4.0])).tolist()
     [0.0, 0.5, 1.0]
     """
@@ -245,6 +275,8 @@ class Hardsigmoid(_Activation):
 class Hardswish(_Activation):
     """`x * hard_sigmoid(x)`.
 
+    For inputs of any shape.
+
     >>> nn.Hardswish()(nc.tensor([0.0, 1.5, 4.0])).tolist()
     [0.0, 1.125, 4.0]
     """
@@ -254,6 +286,8 @@ class Hardswish(_Activation):
 
 class Hardtanh(_Activation):
     """`clamp(x, min_val, max_val)`.
+
+    For inputs of any shape.
 
     >>> nn.Hardtanh()(nc.tensor([-4.0, 0.5, 4.0])).tolist()
     [-1.0, 0.5, 1.0]
@@ -267,6 +301,8 @@ class Hardtanh(_Activation):
 
 class Threshold(_Activation):
     """`x` where it is above `threshold`, else `value`.
+
+    For inputs of any shape.
 
     >>> nn.Threshold(0.5, 9.0)(nc.tensor([0.25, 1.0])).tolist()
     [9.0, 1.0]
@@ -312,6 +348,8 @@ class _Shrink(_Activation):
 class Hardshrink(_Shrink):
     """`x` where its magnitude is above `lambd`, else 0.
 
+    For inputs of any shape.
+
     >>> nn.Hardshrink(0.5)(nc.tensor([-2.0, 0.25, 1.0])).tolist()
     [-2.0, 0.0, 1.0]
     """
@@ -321,6 +359,8 @@ class Hardshrink(_Shrink):
 
 class Softshrink(_Shrink):
     """`x` moved towards 0 by `lambd`, and 0 where it would pass it.
+
+    For inputs of any shape.
 
     >>> nn.Softshrink(0.5)(nc.tensor([-2.0, 0.25, 1.0])).tolist()
     [-1.5, 0.0, 0.5]
@@ -332,6 +372,8 @@ class Softshrink(_Shrink):
 class Tanhshrink(_PlainActivation):
     """`x - tanh(x)`.
 
+    For inputs of any shape.
+
     >>> nn.Tanhshrink()(nc.tensor([-2.0, -0.5, 0.0, 1.0])).numpy().round(3)
     array([-1.036, -0.038,  0.   ,  0.238], dtype=float32)
     """
@@ -341,6 +383,8 @@ class Tanhshrink(_PlainActivation):
 
 class GLU(_Activation):
     """`a * sigmoid(b)` of the two halves of `x` along `dim` (Dauphin et al. 2016, 1612.08083).
+
+    For inputs of any shape with an even size along `dim`; others raise ShapeError.
 
     >>> nn.GLU()(nc.tensor([[1.0, 2.0, 0.0, 0.0]])).tolist()
     [[0.5, 1.0]]
@@ -354,6 +398,8 @@ class GLU(_Activation):
 
 class Softmax(_Activation):
     """`exp(x) / sum(exp(x))` along `dim`.
+
+    For inputs of any shape.
 
     Without `dim` it is, as in PyTorch, 0 for tensors of one or three dimensions, else 1.
 
@@ -374,6 +420,8 @@ class Softmax(_Activation):
 class LogSoftmax(Softmax):
     """The logarithm of the softmax along `dim`.
 
+    For inputs of any shape.
+
     >>> nn.LogSoftmax(dim=1)(nc.tensor([[0.0, 0.0]])).numpy().round(3)
     array([[-0.693, -0.693]], dtype=float32)
     """
@@ -383,6 +431,8 @@ class LogSoftmax(Softmax):
 
 class Softmin(Softmax):
     """The softmax of `-x` along `dim`.
+
+    For inputs of any shape.
 
     >>> nn.Softmin(dim=0)(nc.tensor([0.0, 1.0])).numpy().round(3)
     array([0.731, 0.269], dtype=float32)

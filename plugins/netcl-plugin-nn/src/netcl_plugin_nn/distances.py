@@ -27,6 +27,8 @@ class CosineSimilarity(Module):
 class PairwiseDistance(Module):
     """The p-norm of `x1 - x2 + eps` along the last dimension.
 
+    The shapes of both broadcast; the result lacks the last dimension.
+
     >>> nn.PairwiseDistance()(nc.tensor([[3.0, 4.0]]), nc.zeros(1, 2)).numpy().round(3)
     array([5.], dtype=float32)
     """

@@ -12,6 +12,8 @@ from netcl_plugin_nn.module import Module
 class Dropout(Module):
     """Zeroes each element with probability `p` in training and scales the others by 1 / (1 - p).
 
+    For inputs of any shape.
+
     `netcl_core.manual_seed(n)` makes it repeatable. `eval()` makes it the identity.
     (Hinton et al. 2012, arXiv:1207.0580)
 
@@ -100,6 +102,8 @@ class Dropout3d(_OpDropout):
 
 class AlphaDropout(_OpDropout):
     """Elements set to SELU's saturation, which keeps mean and variance; as `ag.alpha_dropout`.
+
+    For inputs of any shape.
 
     >>> nn.AlphaDropout(0.1).eval()(nc.ones(3)).tolist()
     [1.0, 1.0, 1.0]

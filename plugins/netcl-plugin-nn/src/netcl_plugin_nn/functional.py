@@ -45,6 +45,8 @@ def unfold(
 def gelu(input: Any, approximate: str = "none") -> Any:
     """`ag.gelu` with PyTorch's default, the exact form; `ag.gelu` has 'tanh'.
 
+    For inputs of any shape; integers become float32.
+
     >>> exact, near = nn.functional.gelu(nc.tensor(1.0)), ag.gelu(nc.tensor(1.0))
     >>> round(exact.item(), 5), round(near.item(), 5)
     (0.84134, 0.84119)
@@ -58,6 +60,8 @@ def gelu(input: Any, approximate: str = "none") -> Any:
 @lenient
 def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
     """`ag.hardtanh`; integers stay integers, with bounds rounded towards zero.
+
+    For inputs of any shape.
 
     >>> nn.functional.hardtanh(nc.tensor([-3, 0, 5]), -2.5, 2.5).tolist()
     [-2, 0, 2]

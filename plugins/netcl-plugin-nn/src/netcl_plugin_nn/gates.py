@@ -109,6 +109,8 @@ def _backward_of(
 def lstm_gates(given: Any, product: Any, cell: Any) -> tuple[Any, Any]:
     """The hidden state and the cell state of an LSTM after a step (Hochreiter, Schmidhuber 1997).
 
+    All have one floating dtype.
+
     >>> h, c = ag.lstm_gates(nc.zeros(1, 8), nc.zeros(1, 8), nc.ones(1, 2))
     >>> c.tolist()
     [[0.5, 0.5]]
@@ -167,6 +169,8 @@ LSTM_GATES: Final = composite(
 
 def gru_gates(given: Any, product: Any, hidden: Any) -> Any:
     """The hidden state of a GRU after a step (Cho et al. 2014, arXiv:1406.1078).
+
+    All have one floating dtype.
 
     >>> gates, hidden = nc.zeros(1, 6), nc.ones(1, 2)
     >>> ag.gru_gates(gates, gates, hidden).tolist()

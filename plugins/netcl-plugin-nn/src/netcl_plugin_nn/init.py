@@ -38,6 +38,8 @@ def _drawn(tensor: Tensor, name: str, low: float, scale: float, generator: Any) 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with numbers uniform in [a, b); returns the tensor, as all functions here do.
 
+    For tensors of any shape.
+
     >>> w = nn.init.uniform_(nc.empty(1000), -1.0, 1.0)
     >>> w.min().item() >= -1, w.max().item() <= 1
     (True, True)
@@ -49,6 +51,8 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with normally distributed numbers.
+
+    For tensors of any shape.
 
     >>> generator = nc.manual_seed(0)
     >>> w = nn.init.normal_(nc.empty(1000), 1.0, 0.1)
@@ -73,6 +77,8 @@ def trunc_normal_(
     generator: Any = None,
 ) -> Tensor:
     """Fill with normally distributed numbers; what lies outside [a, b] is drawn again.
+
+    For tensors of any shape.
 
     Raises AttributeValueError if `a` is not below `b` or the interval lies beyond five
     standard deviations, where hardly any number is.
@@ -112,6 +118,8 @@ def _truncated(
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with one value.
 
+    For tensors of any shape.
+
     >>> nn.init.constant_(nc.empty(3), 0.5).tolist()
     [0.5, 0.5, 0.5]
 
@@ -125,6 +133,8 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 def zeros_(tensor: Tensor) -> Tensor:
     """Fill with zeros.
 
+    For tensors of any shape.
+
     >>> nn.init.zeros_(nc.empty(2)).tolist()
     [0.0, 0.0]
 
@@ -136,6 +146,8 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 def ones_(tensor: Tensor) -> Tensor:
     """Fill with ones.
+
+    For tensors of any shape.
 
     >>> nn.init.ones_(nc.empty(2)).tolist()
     [1.0, 1.0]
@@ -203,6 +215,8 @@ def kaiming_uniform_(
 ) -> Tensor:
     """Uniform with variance gain^2 / fan (He et al. 2015, arXiv:1502.01852).
 
+    For shapes (out, in, ...), of two dimensions at least; others raise ShapeError.
+
     >>> w = nn.init.kaiming_uniform_(nc.empty(2, 6))
     >>> abs(w).max().item() <= 1  # sqrt(6 / 6)
     True
@@ -226,6 +240,8 @@ def kaiming_normal_(
 ) -> Tensor:
     """Normal with variance gain^2 / fan; arguments as of `kaiming_uniform_`.
 
+    For shapes (out, in, ...), of two dimensions at least; others raise ShapeError.
+
     >>> nn.init.kaiming_normal_(nc.empty(2, 4)).shape
     (2, 4)
 
@@ -237,6 +253,8 @@ def kaiming_normal_(
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform with variance 2 gain^2 / (fan_in + fan_out) (Glorot, Bengio 2010).
+
+    For shapes (out, in, ...), of two dimensions at least; others raise ShapeError.
 
     >>> w = nn.init.xavier_uniform_(nc.empty(2, 4))
     >>> abs(w).max().item() <= 1  # sqrt(6 / (2 + 4))
@@ -251,6 +269,8 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Normal with variance 2 gain^2 / (fan_in + fan_out) (Glorot, Bengio 2010).
+
+    For shapes (out, in, ...), of two dimensions at least; others raise ShapeError.
 
     >>> nn.init.xavier_normal_(nc.empty(2, 4)).shape
     (2, 4)

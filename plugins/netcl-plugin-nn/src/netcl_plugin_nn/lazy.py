@@ -211,6 +211,8 @@ class _LazyNorm(_Lazy):
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """A BatchNorm1d whose `num_features` is read from its first input; see LazyLinear.
 
+    For inputs (N, C) or (N, C, L).
+
     >>> layer = nn.LazyBatchNorm1d()
     >>> _ = layer(nc.rand(8, 3))
     >>> layer.num_features
@@ -223,6 +225,8 @@ class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """A BatchNorm2d whose `num_features` is read from its first input; see LazyLinear.
 
+    For inputs (N, C, H, W).
+
     >>> layer = nn.LazyBatchNorm2d()
     >>> _ = layer(nc.rand(8, 3, 4, 4))
     >>> layer.num_features
@@ -234,6 +238,8 @@ class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     """A BatchNorm3d whose `num_features` is read from its first input; see LazyLinear.
+
+    For inputs (N, C, D, H, W).
 
     >>> layer = nn.LazyBatchNorm3d()
     >>> _ = layer(nc.rand(8, 3, 2, 4, 4))

@@ -116,6 +116,8 @@ class Bilinear(Module):
 class Identity(Module):
     """Returns its input; takes any arguments, so that it can stand in for any layer.
 
+    For inputs of any shape.
+
     >>> nn.Identity()(nc.tensor([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """

@@ -43,6 +43,8 @@ class _Loss(Module):
 class MSELoss(_Loss):
     """`(input - target)^2`; `reduction` is 'mean', 'sum' or 'none' here and below.
 
+    Both have one shape; unequal ones raise ShapeError.
+
     >>> nn.MSELoss()(nc.tensor([1.0, 2.0]), nc.tensor([1.0, 4.0])).item()
     2.0
     >>> nn.MSELoss(reduction="none")(nc.tensor([1.0, 2.0]), nc.tensor([1.0, 4.0])).tolist()
@@ -58,6 +60,8 @@ class MSELoss(_Loss):
 class L1Loss(_Loss):
     """`|input - target|`.
 
+    Both have one shape; unequal ones raise ShapeError.
+
     >>> nn.L1Loss()(nc.tensor([1.0, 2.0]), nc.tensor([1.0, 4.0])).item()
     1.0
     """
@@ -71,6 +75,8 @@ class L1Loss(_Loss):
 class SmoothL1Loss(_Loss):
     """`d^2 / (2 beta)` where |d| < beta, else `|d| - beta / 2`, with d = input - target.
 
+    Both have one shape; unequal ones raise ShapeError.
+
     >>> nn.SmoothL1Loss()(nc.tensor([0.5, 4.0]), nc.tensor([0.0, 0.0])).item()
     1.8125
     """
@@ -83,6 +89,8 @@ class SmoothL1Loss(_Loss):
 
 class HuberLoss(_Loss):
     """`d^2 / 2` where |d| <= delta, else `delta (|d| - delta / 2)`, with d = input - target.
+
+    Both have one shape; unequal ones raise ShapeError.
 
     >>> nn.HuberLoss(delta=2.0)(nc.tensor([1.0, 4.0]), nc.tensor([0.0, 0.0])).item()
     3.25
@@ -253,6 +261,8 @@ class TripletMarginLoss(_Loss):
 class SoftMarginLoss(_Loss):
     """`log(1 + exp(-target * input))`, with a target of 1 or -1.
 
+    The shapes of `input` and the target broadcast.
+
     >>> round(nn.SoftMarginLoss()(nc.tensor([0.0, 2.0]), nc.tensor([1.0, 1.0])).item(), 4)
     0.41
     """
@@ -265,6 +275,8 @@ class SoftMarginLoss(_Loss):
 
 class HingeEmbeddingLoss(_Loss):
     """`input` where the target is 1, `max(0, margin - input)` where it is -1.
+
+    The shapes of `input` and the target broadcast.
 
     >>> nn.HingeEmbeddingLoss()(nc.tensor([0.5, 0.5]), nc.tensor([1, -1])).item()
     0.5
@@ -316,6 +328,8 @@ class GaussianNLLLoss(_Loss):
 
 class PoissonNLLLoss(_Loss):
     """`exp(input) - target * input`, of counts and the logarithms of expected ones.
+
+    The shapes of `input` and the target broadcast.
 
     >>> nn.PoissonNLLLoss()(nc.tensor([0.0]), nc.tensor([2.0])).item()
     1.0

@@ -24,6 +24,8 @@ def ones_and_zeros(
 class LayerNorm(Module):
     """Standardised over the last dimensions (Ba et al. 2016, arXiv:1607.06450).
 
+    For inputs of any shape that ends in `normalized_shape`; others raise ShapeError.
+
     `(x - mean) / sqrt(var + eps) * weight + bias`.
 
     >>> nn.LayerNorm(2)(nc.tensor([[1.0, 3.0]])).numpy().round(3)
@@ -153,6 +155,8 @@ class GroupNorm(Module):
 
 class LocalResponseNorm(Module):
     """Divided by a power of the mean square of neighbouring channels; `ag.local_response_norm`.
+
+    For inputs (N, C, L, ...); others raise ShapeError.
 
     >>> nn.LocalResponseNorm(3)(nc.ones(1, 4, 2))[0, :, 0].numpy().round(4)
     array([1.    , 0.9999, 0.9999, 1.    ], dtype=float32)

@@ -95,6 +95,8 @@ class _ZeroPad(_ConstantPad):
 class ZeroPad1d(_ZeroPad):
     """Zeros before and after the last axis; see ConstantPad1d.
 
+    For inputs (C, L) or (N, C, L); others raise ShapeError.
+
     >>> nn.ZeroPad1d(1)(nc.tensor([[1.0, 2.0]])).tolist()
     [[0.0, 1.0, 2.0, 0.0]]
 

@@ -68,6 +68,8 @@ def lstm_steps(
 ) -> tuple[Any, ...]:
     """The outputs of all steps of an LSTM, and the hidden state and the cell after the last.
 
+    All have one floating dtype.
+
     >>> given, weight = nc.zeros(7, 2, 12), nc.zeros(12, 3)
     >>> outputs, hidden, cell = ag.lstm_steps(given, nc.zeros(2, 3), nc.ones(2, 3), weight)
     >>> outputs.shape, cell.tolist()[0]
@@ -89,6 +91,8 @@ def gru_steps(
     given: Any, hidden: Any, weight: Any, bias: Any = None, reverse: bool = False
 ) -> tuple[Any, ...]:
     """The outputs of all steps of a GRU, and the hidden state after the last.
+
+    All have one floating dtype.
 
     >>> outputs, hidden = ag.gru_steps(nc.zeros(2, 1, 3), nc.ones(1, 1), nc.zeros(3, 1))
     >>> outputs.tolist(), hidden.tolist()

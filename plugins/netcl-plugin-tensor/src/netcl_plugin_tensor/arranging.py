@@ -72,6 +72,8 @@ def _spread(x: Any, place: int, sizes: Sequence[int]) -> Any:
 def repeat_interleave(input: Any, repeats: Any, dim: int | None = None) -> Any:
     """Each element, or each part along an axis, so often one after the other.
 
+    Raises AttributeValueError unless given such numbers.
+
     >>> ag.repeat_interleave(nc.tensor([1, 2]), 2).tolist()
     [1, 1, 2, 2]
 
@@ -166,6 +168,8 @@ def trace(input: Any) -> Any:
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     """(..., C * r^2, H, W) to (..., C, H * r, W * r): channels as blocks of r x r pixels.
 
+    Raises ShapeError for other shapes.
+
     (Shi et al. 2016, arXiv:1609.05158)
 
     >>> ag.pixel_shuffle(nc.rand(1, 12, 4, 4), 2).shape
@@ -186,6 +190,8 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
 
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     """(..., C, H * r, W * r) to (..., C * r^2, H, W): what `pixel_shuffle` does, undone.
+
+    Raises ShapeError for other shapes.
 
     >>> ag.pixel_unshuffle(nc.rand(1, 3, 8, 8), 2).shape
     (1, 12, 4, 4)

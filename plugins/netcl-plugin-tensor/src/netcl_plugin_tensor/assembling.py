@@ -144,6 +144,8 @@ def column_stack(tensors: Sequence[Any]) -> Any:
 def dstack(tensors: Sequence[Any]) -> Any:
     """Tensors one behind the other along axis 2, each with three dimensions at least.
 
+    Their shapes agree, apart from axis 2.
+
     >>> ag.dstack([nc.tensor([1, 2]), nc.tensor([3, 4])]).tolist()
     [[[1, 3], [2, 4]]]
 

@@ -36,7 +36,7 @@ def _plan_starts(request: Request) -> Kernels:
 
 
 def _starts(flags: Any) -> Any:
-    counts = [np.count_nonzero(flags[i : i + _BLOCK]) for i in range(0, flags.size, _BLOCK)]
+    counts = [int(np.count_nonzero(flags[i : i + _BLOCK])) for i in range(0, flags.size, _BLOCK)]
     return np.cumsum([0, *counts], dtype=np.int64)
 
 

@@ -113,6 +113,8 @@ def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
 def fliplr(input: Any) -> Any:
     """The order of the columns reversed, along dimension 1.
 
+    For tensors of two dimensions or more, of any shape.
+
     >>> ag.fliplr([[1, 2], [3, 4]]).tolist()
     [[2, 1], [4, 3]]
     """
@@ -121,6 +123,8 @@ def fliplr(input: Any) -> Any:
 
 def flipud(input: Any) -> Any:
     """The order of the rows reversed, along dimension 0; raises ShapeError for a number.
+
+    For tensors of one dimension or more, of any shape.
 
     >>> ag.flipud([[1, 2], [3, 4]]).tolist()
     [[3, 4], [1, 2]]

@@ -62,6 +62,8 @@ def multinomial(
 def bernoulli(input: Any, p: float | None = None, *, generator: Any = None) -> Any:
     """1 with the probability that each element is, or p, and 0 otherwise, in the input's dtype.
 
+    For inputs of any shape and of numbers.
+
     >>> set(ag.bernoulli(nc.full((100,), 0.5)).tolist()) <= {0.0, 1.0}
     True
     """

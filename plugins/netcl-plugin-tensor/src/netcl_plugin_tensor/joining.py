@@ -280,6 +280,7 @@ OPERATORS = (
         method=False,
         doc=(
             "cat(tensors, dim=0): tensors joined along an axis, in the widest of their dtypes."
+            "\n\nRaises ArgumentError for no tensors, ShapeError unless their other sizes agree."
             "\n\n"
             ">>> ag.cat([nc.zeros(2, 3), nc.ones(1, 3)], dim=0).shape\n"
             "(3, 3)"

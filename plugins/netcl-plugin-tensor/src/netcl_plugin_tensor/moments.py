@@ -19,6 +19,8 @@ def std_mean(x: Any, dim: Any = None, correction: float | None = None, keepdim: 
              unbiased: bool | None = None) -> tuple[Any, Any]:  # fmt: skip
     """The standard deviation and the mean over axes; arguments as of `std`.
 
+    For floating dtypes; others raise DtypeError.
+
     >>> std, mean = ag.std_mean([1.0, 2.0, 3.0])
     >>> std.item(), mean.item()
     (1.0, 2.0)
@@ -61,6 +63,8 @@ def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any
 def dist(input: Any, other: Any, p: float = 2) -> Any:
     """The p-norm of the difference of two tensors, which are broadcast.
 
+    For floating dtypes; others raise DtypeError.
+
     >>> ag.dist([3.0, 0.0], [0.0, 4.0]).item()
     5.0
     """
@@ -89,6 +93,8 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
 
 def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
     """The integral of samples along an axis by the trapezoidal rule.
+
+    Integers become float32.
 
     >>> ag.trapezoid([1.0, 3.0, 5.0]).item()
     6.0
@@ -151,6 +157,8 @@ def _areas(who: str, y: Any, x: Any, dx: float, dim: int) -> tuple[Any, int]:
 
 def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Any]:
     """Slopes of samples along axes, by differences of second order inside (Fornberg 1988).
+
+    Integers become float32.
 
     >>> nc.gradient(nc.tensor([0.0, 1.0, 4.0, 9.0]))[0].tolist()
     [1.0, 2.0, 4.0, 5.0]

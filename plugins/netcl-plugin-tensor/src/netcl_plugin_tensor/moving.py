@@ -162,6 +162,7 @@ OPERATORS = (
         doc=(
             "roll(x, shifts, dims=None): elements moved along axes; what leaves at one end comes "
             "in at the other. Without dims the tensor is rolled as if it were flat."
+            "\n\nRaises AttributeValueError unless given a shift for each of the dims."
             "\n\n"
             ">>> ag.roll([1, 2, 3], 1).tolist()\n"
             "[3, 1, 2]"

@@ -44,6 +44,7 @@ def _channel_dropout(count: int, batches: str, without: int) -> Callable[..., An
         f"Zero whole channels of x {batches} with probability p; scale the others by 1 / (1 - p).\n"
         f"\n>>> ag.{name}(nc.ones({', '.join(map(str, range(2, count + 4)))})).shape\n"
         f"{tuple(range(2, count + 4))}\n"
+        "\nOther shapes raise ShapeError."
         "\nArguments as of `dropout`; of a sample and channel all elements stay, or none.\n"
         "(Tompson et al. 2015, arXiv:1411.4280)"
     )

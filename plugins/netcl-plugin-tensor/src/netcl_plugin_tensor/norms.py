@@ -60,6 +60,8 @@ def layer_norm(
 ) -> Any:
     """`(x - mean) / sqrt(var + eps) * weight + bias` over the last axes (Ba et al. 2016).
 
+    `x` has any shape that ends in `normalized_shape`, and a floating dtype.
+
     >>> ag.layer_norm([[1.0, 3.0]], 2).numpy().round(3)
     array([[-1.,  1.]], dtype=float32)
 

@@ -22,6 +22,8 @@ _Mode = namedtuple("_Mode", ("values", "indices"))
 def msort(input: Any) -> Any:
     """The tensor in order along its first axis: `sort(x, 0).values`.
 
+    For tensors of any shape with an axis.
+
     >>> ag.msort([3.0, 1.0, 2.0]).tolist()
     [1.0, 2.0, 3.0]
     """

@@ -102,6 +102,8 @@ CONSTANT: Final = Operator(
     doc=(
         "constant_pad_nd(input, pad, value=0): sizes before and after, last axis first; negative "
         "sizes cut off."
+        "\n\nFor tensors of any shape. Raises AttributeValueError unless given pairs of sizes "
+        "and a number."
         "\n\n"
         ">>> ag.constant_pad_nd([1.0, 2.0], (1, 1), 9.0).tolist()\n"
         "[9.0, 1.0, 2.0, 9.0]"
@@ -113,6 +115,8 @@ _MODES: Final = {"reflect": ("reflect", 1), "replicate": ("edge", None), "circul
 
 def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
     """The last axes made longer: by a number, or by elements of the tensor itself.
+
+    For tensors of any shape with as many axes as are padded.
 
     >>> nc.nn.functional.pad(nc.tensor([1.0, 2.0, 3.0]), (2, 1), "reflect").tolist()
     [3.0, 2.0, 1.0, 2.0, 3.0, 2.0]

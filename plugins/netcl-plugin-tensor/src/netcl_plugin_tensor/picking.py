@@ -17,6 +17,8 @@ from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     """The places of the elements that are not 0: one per row, or with `as_tuple` per dimension.
 
+    For inputs of any shape and dtype. The result has the shape (n, x.ndim).
+
     >>> ag.nonzero(nc.tensor([0, 3, 0, 5])).tolist()
     [[1], [3]]
 
@@ -39,6 +41,8 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
 def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
     """The first `size` places that are not 0, one per row; `fill_value` where there are fewer.
 
+    For inputs of any shape and dtype. The result has the shape (size, x.ndim).
+
     >>> ag.nonzero_static(nc.tensor([0, 3, 5]), size=3).tolist()
     [[1], [2], [-1]]
 
@@ -54,7 +58,7 @@ def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
 
 
 def argwhere(input: Any) -> Any:
-    """`nonzero`, under NumPy's name.
+    """The places that are not 0, one per row, under NumPy's name: `nonzero`.
 
     >>> ag.argwhere([[0, 1], [2, 0]]).tolist()
     [[0, 1], [1, 0]]

@@ -50,6 +50,8 @@ def _check_places(who: str, places: Any) -> None:
 def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """`input` with elements of `source` at places of the flattened tensor, or added to these.
 
+    For tensors of any shape; `index` and `source` have as many elements.
+
     >>> ag.put(nc.zeros(2, 2), nc.tensor([1, 2]), nc.tensor([5.0, 6.0])).tolist()
     [[0.0, 5.0], [6.0, 0.0]]
 
@@ -188,7 +190,8 @@ def _triangle(name: str, places: Callable[..., Any]) -> Callable[..., Any]:
         f">>> ag.{name}(2, 2).tolist()\n{np.stack(places(2, 0, 2)).tolist()}\n\n"
         "Args:\n    row: How many rows the matrix has.\n    col: How many columns.\n"
         "    offset: The diagonal at which the triangle ends.\n"
-        "    dtype: int64 if it is not given.\n    device: Where."
+        "    dtype: int64 if it is not given.\n    device: Where.\n\n"
+        "Raises AttributeValueError unless `offset` is an int."
     )
     return indices
 

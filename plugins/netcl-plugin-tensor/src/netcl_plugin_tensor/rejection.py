@@ -153,6 +153,8 @@ REJECTION: Final = Operator(
 def poisson(input: Any, generator: Any = None) -> Any:
     """Numbers of events where `input` are expected: Poisson's distribution, in the input's dtype.
 
+    For floating inputs of any shape.
+
     >>> nc.poisson(nc.zeros(3)).tolist()
     [0.0, 0.0, 0.0]
 
@@ -179,6 +181,8 @@ def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
 
 def random_log_gamma(concentration: Any, generator: Any = None) -> Any:
     """Logarithms of gamma's numbers of a rate of 1, which near a concentration of 0 would be 0.
+
+    For floating tensors of any shape.
 
     >>> ag.random_log_gamma(nc.full((2, 3), 0.5)).shape
     (2, 3)

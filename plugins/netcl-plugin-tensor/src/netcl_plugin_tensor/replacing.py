@@ -94,6 +94,8 @@ def as_strided_scatter(
 ) -> Any:
     """`input` with `src` in the place of `input.as_strided(size, stride, storage_offset)`.
 
+    `src` has the shape `size`.
+
     >>> ag.as_strided_scatter(nc.zeros(2, 3), nc.ones(2), (2,), (3,)).tolist()
     [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """

@@ -103,6 +103,8 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False,
 def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     """How many elements lie in each of so many parts of equal width; others are not counted.
 
+    For inputs of any shape; integers raise DtypeError.
+
     >>> ag.histc([0.0, 1.0, 1.0, 2.0], 2, 0.0, 2.0).tolist()
     [1.0, 3.0]
 

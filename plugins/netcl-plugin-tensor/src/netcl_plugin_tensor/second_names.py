@@ -21,7 +21,7 @@ def _itself(name: str, doc: str) -> Callable[[Any], Any]:
 
     op.__name__ = name
     op.__doc__ = (
-        f"{doc}: the tensor itself, as all numbers are real.\n\n"
+        f"{doc}: the tensor itself, of any shape, as all numbers are real.\n\n"
         f">>> ag.{name}([1.0, -2.0]).tolist()\n[1.0, -2.0]"
     )
     return op

@@ -253,6 +253,7 @@ def _expand(name: str) -> Operator:
         view=_expand_view,
         doc=(
             "expand(x, shape): x repeated along dimensions of size 1 and new leading ones.\n\n"
+            "Raises ShapeError if another dimension would change.\n\n"
             f">>> ag.{name}(nc.rand(3, 1), (3, 4)).shape\n(3, 4)"
         ),
     )
@@ -278,6 +279,7 @@ OPERATORS = (
         Geometry.reshaped,
         (
             "flatten(x, start_dim=0, end_dim=-1): dimensions made one."
+            "\n\nRaises AttributeValueError if they are not in order."
             "\n\n"
             ">>> ag.flatten(nc.rand(2, 3, 4), 1).shape\n"
             "(2, 12)"
@@ -310,6 +312,7 @@ OPERATORS = (
         _bind_permute,
         (
             "permute(x, dims): the dimensions in another order."
+            "\n\nRaises AttributeValueError unless given each once."
             "\n\n"
             ">>> ag.permute(nc.rand(2, 3, 4), (2, 0, 1)).shape\n"
             "(4, 2, 3)"
@@ -320,6 +323,7 @@ OPERATORS = (
         _bind_transpose,
         (
             "transpose(x, dim0, dim1): two dimensions swapped; without axes all reversed."
+            "\n\nRaises AttributeValueError for one axis, or one that is not there."
             "\n\n"
             ">>> ag.transpose(nc.rand(2, 3, 4), 0, 2).shape\n"
             "(4, 3, 2)"
@@ -330,6 +334,7 @@ OPERATORS = (
         _bind_t,
         (
             "t(x): the transpose of a matrix; a vector or a number as it is."
+            "\n\nMore dimensions raise ShapeError."
             "\n\n"
             ">>> ag.t(nc.rand(2, 3)).shape\n"
             "(3, 2)"
@@ -342,6 +347,7 @@ OPERATORS = (
         view=_diagonal_view,
         doc=(
             "diagonal(x, offset=0, dim1=0, dim2=1): a view of a diagonal, as the last dimension."
+            "\n\nRaises AttributeValueError unless given two dimensions and an int."
             "\n\n"
             ">>> ag.diagonal([[1.0, 2.0], [3.0, 4.0]]).tolist()\n"
             "[1.0, 4.0]"
@@ -353,6 +359,8 @@ OPERATORS = (
         view=_unfold_view,
         doc="windows(x, dimension, size, step): a view of all windows, as the last dimension; the "
         "method `x.unfold` of PyTorch.\n\n"
+        "For x of any shape. Raises AttributeValueError unless the size fits and the step is 1 or "
+        "more.\n\n"
         ">>> ag.windows([1.0, 2.0, 3.0, 4.0], 0, 2, 1).tolist()\n"
         "[[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]]",
     ),

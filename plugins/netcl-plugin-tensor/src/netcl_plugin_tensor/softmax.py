@@ -267,7 +267,8 @@ OPERATORS = (
         _softmax_backward,
         _softmax_second,
         (
-            "softmax(x, dim=-1): exp(x - max) / sum(exp(x - max)) along an axis."
+            "softmax(x, dim=-1): exp(x - max) / sum(exp(x - max)) along an axis, of a floating "
+            "dtype."
             "\n\n"
             ">>> ag.softmax([[0.0, 0.0]], dim=1).tolist()\n"
             "[[0.5, 0.5]]"
@@ -279,7 +280,8 @@ OPERATORS = (
         _log_softmax_backward,
         _log_softmax_second,
         (
-            "log_softmax(x, dim=-1): x - max - log(sum(exp(x - max))) along an axis."
+            "log_softmax(x, dim=-1): x - max - log(sum(exp(x - max))) along an axis, of a floating "
+            "dtype."
             "\n\n"
             ">>> ag.log_softmax([[0.0, 0.0]], dim=1).numpy().round(4)\n"
             "array([[-0.6931, -0.6931]], dtype=float32)"

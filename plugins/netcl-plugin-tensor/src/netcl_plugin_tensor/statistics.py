@@ -162,6 +162,8 @@ def std(
 ) -> Any:
     """The standard deviation: the square root of `var`, with the same arguments.
 
+    For floating dtypes; others raise DtypeError.
+
     >>> ag.std([1.0, 2.0, 3.0]).item()
     1.0
 

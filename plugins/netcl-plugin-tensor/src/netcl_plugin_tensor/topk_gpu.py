@@ -40,23 +40,21 @@ def plan_topk(request: Request) -> Kernels:
         ("scratch", i) for i in range(9)
     )
     numbers: Any = (("ulong", size), ("ulong", inner), ("ulong", blocks))
-    of_blocks: Any = ((lines * blocks * _GROUP,), (_GROUP,))
-    of_lines: Any = ((lines * _GROUP,), (_GROUP,))
-    launches = [
-        fill(request.device, Spec((lines * _GROUP,), "int32"), "zeros", ("int", 0), counts)
-    ]
+    of_blocks = ((lines * blocks * _GROUP,), (_GROUP,))
+    of_lines = ((lines * _GROUP,), (_GROUP,))
+    launches = [fill(request.device, Spec((lines * _GROUP,), "int32"), "zeros", ("int", 0), counts)]
     for shift in range(width - 8, -1, -8):
         here = {**context, "shift": shift, "first": shift == width - 8}
         read = (("in", 0), prefixes, counts, *numbers)
         launches.append(Kernel(TEMPLATE, "count_digits", read, *of_blocks, here))
         state = (prefixes, missing, counts, ("ulong", k))
         launches.append(Kernel(TEMPLATE, "choose_digit", state, *of_lines, here))
-    found: Any = (("in", 0), prefixes, missing, better, equal)
+    limits: Any = (("in", 0), prefixes, missing, better, equal)
     sizes = (*numbers, ("ulong", k))
     launches += [
-        Kernel(TEMPLATE, "count_best", (*found, *sizes), *of_blocks, context),
+        Kernel(TEMPLATE, "count_best", (*limits, *sizes), *of_blocks, context),
         Kernel(TEMPLATE, "starts", (better, equal, ("ulong", blocks)), *of_lines, context),
-        Kernel(TEMPLATE, "collect", (*found, values, places, *sizes), *of_blocks, context),
+        Kernel(TEMPLATE, "collect", (*limits, values, places, *sizes), *of_blocks, context),
     ]
     key_bytes = 4 if width <= 32 else 8
     kept = lines * k
@@ -70,6 +68,8 @@ def plan_topk(request: Request) -> Kernels:
     last = (ordered, order, places, ("out", 0), ("out", 1), ("ulong", k), ("ulong", inner),
             ("ulong", kept))  # fmt: skip
     placing = Kernel(TEMPLATE, "place", last, *geometry.groups(request.device, kept), context)
-    return Kernels(tuple(launches), scratch).then(plan_sort(asked), moved).then(
-        Kernels((placing,)), {}
+    return (
+        Kernels(tuple(launches), scratch)
+        .then(plan_sort(asked), moved)
+        .then(Kernels((placing,)), {})
     )

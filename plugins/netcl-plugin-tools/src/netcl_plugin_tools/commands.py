@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from netcl_market.commands import complete_op, complete_plugin
 
 from netcl_core.cli import complain, usage_ends
 from netcl_core.errors import ArgumentError, FusionError, ReplayError, message
@@ -116,7 +117,7 @@ def graph(ctx: click.Context, /, **options: Any) -> None:
     """Show or time the kernels that a compiled function runs.
 
     --recorded calls the function without the JIT and shows the graph for its gradients. With
-    --times, floating-point inputs get gradients. Without --shapes the inputs come from
+    --times, arrays and inputs of --shapes get gradients. Without --shapes the inputs come from
     example_inputs() in the file: a list, or a dict by name. Exit code 1: the function raises or
     cannot be traced.
     """
@@ -222,7 +223,7 @@ def lock(ctx: click.Context, /, **options: Any) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_plugin)
 @_json
 @click.pass_context
 def enable(ctx: click.Context, name: str, as_json: bool) -> None:
@@ -235,7 +236,7 @@ def enable(ctx: click.Context, name: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_plugin)
 @_json
 @click.pass_context
 def disable(ctx: click.Context, name: str, as_json: bool) -> None:
@@ -249,7 +250,7 @@ def disable(ctx: click.Context, name: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("op")
+@click.argument("op", shell_complete=complete_op)
 @click.argument("choice", required=False)
 @click.option("--measured", is_flag=True, help="Choose the fastest on this machine.")
 @click.option("--forget", is_flag=True, help="Undo an earlier choice.")

@@ -11,6 +11,7 @@ import htmlcheck
 import pytest
 import samples
 from htmlcheck import Page
+from netcl_plugin_tools.catalogue import rendering
 from netcl_plugin_tools.catalogue.code import highlight
 from netcl_plugin_tools.catalogue.markdown import render_document
 from netcl_plugin_tools.catalogue.rendering import asset
@@ -192,3 +193,8 @@ def test_text_has_enough_contrast(text: str, ground: str, dark: bool) -> None:
     found = colours(dark)
     assert contrast(found[text], found[ground]) >= 4.5
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
+
+
+def test_names_break_behind_underscores_and_no_op_is_faster_than_a_copy() -> None:
+    assert rendering.breaks("a_<b>") == "a_<wbr>&lt;b&gt;"
+    assert (rendering.percent(0.874), rendering.percent(1.88)) == ("87 %", "over 100 %")

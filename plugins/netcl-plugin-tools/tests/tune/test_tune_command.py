@@ -84,8 +84,9 @@ def recorded() -> dict[str, Any]:
 def test_an_op_on_shapes() -> None:
     result = tune("scaled", "--shapes", "100x100")
     assert result.exit_code == 0, result.output
-    title, blank, header, *rows, _, end, _ = result.stdout.splitlines()
-    assert title.startswith("tunable:scaled:by spans for float32[128x128] on ") and not blank
+    title, table, end, *_ = result.stdout.split("\n\n")
+    assert title.startswith("tunable:scaled:by spans for float32[128x128] on ")
+    header, *rows = table.splitlines()
     assert header.split() == ["settings", "time", "to", "default"]
     assert rows[0].startswith("->") and "waste=0" in rows[0]
     assert len(rows) == 4

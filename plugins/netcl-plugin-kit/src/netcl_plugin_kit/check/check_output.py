@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from netcl_core.cli import print_json, print_table
+from netcl_core.cli import print_json, print_table, print_text
 from netcl_core.errors import TargetError, message
 from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.check import checking as check
@@ -156,21 +156,23 @@ def _print(record: CheckRecord) -> None:
     for each in failed:
         for text in (each.reason, each.remedy):
             if "\n" in text:
-                print(f"{text}\n")
+                print_text(text)
+                print()
     for reason, ops in _skipped(record).items():
-        print(f"skipped: {reason}{f' ({ops})' if ops else ''}")
+        print_text(f"skipped: {reason}{f' ({ops})' if ops else ''}")
     for outcome in record.outcomes:
         if outcome.state == "passed" and outcome.reason:
             for line in outcome.reason.splitlines():
-                print(f"{outcome.check}: {line}")
+                print_text(f"{outcome.check}: {line}")
     for speed in record.roofline:
         if speed.elements < ENOUGH:
             continue  # it is among what was skipped
         where = f"{speed.op} in {speed.dtype} on {speed.device}, {speed.elements:,} elements"
-        print(f"roofline: {where} ({speed.shapes}): {speed.fraction:.2g} of a copy's bandwidth")
+        part = f"{speed.fraction:.2g} of a copy's bandwidth"
+        print_text(f"roofline: {where} ({speed.shapes}): {part}")
     for note in record.notes:
-        print(f"note: {note}")
-    print(summary(record))
+        print_text(f"note: {note}")
+    print_text(summary(record))
 
 
 def _first(text: str) -> str:

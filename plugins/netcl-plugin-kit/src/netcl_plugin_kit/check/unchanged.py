@@ -21,7 +21,7 @@ _CODE: Final = "NC205"
 def unchanged(subject: Subject) -> Iterator[str]:
     """A note for each thing that is as the scaffold wrote it."""
     for what in _things(subject):
-        yield f"{_CODE}: {what} as `netcl plugins new` wrote it. {NOTES[_CODE].remedy}"
+        yield f"{_CODE}: {what} unchanged since `netcl plugins new`. {NOTES[_CODE].remedy}"
 
 
 def _things(subject: Subject) -> Iterator[str]:

@@ -56,7 +56,7 @@ def show(name: str | None, as_json: bool) -> int:
     if as_json:
         print_json({"kernels": [asdict(kernel) for kernel in kernels], "templates": files})
     else:
-        _print(kernels, files if wanted is not None else {})
+        _print(kernels, files if wanted else {}, 3 if wanted is None else 5 if files else 6)
     return 0
 
 
@@ -125,7 +125,8 @@ def _files() -> Iterator[tuple[str, list[str]]]:
             yield plugin.distribution, names
 
 
-def _print(kernels: Sequence[OfferedKernel], files: dict[str, list[str]]) -> None:
+def _print(kernels: Sequence[OfferedKernel], files: dict[str, list[str]], most: int) -> None:
+    """A row for each kernel with at most so many columns, and the files of a plugin."""
     rows = [
         (
             kernel.op,
@@ -138,7 +139,7 @@ def _print(kernels: Sequence[OfferedKernel], files: dict[str, list[str]]) -> Non
         for kernel in kernels
     ]
     if rows:
-        header = ("op", "kernel", "from", "needs", "settings", "templates")
+        header = ("op", "kernel", "from", "needs", "settings", "templates")[:most]
         alike = len({kernel.provider for kernel in kernels}) == 1 and len(rows) > 1
         shown = [
             i for i in range(len(header)) if any(row[i] for row in rows) and (i != 2 or not alike)

@@ -9,6 +9,7 @@ from textwrap import fill
 
 import click
 
+from netcl_core.cli import print_text
 from netcl_core.plugins.protocol import SCAFFOLDS, RecordKind
 
 
@@ -36,6 +37,7 @@ def _listed() -> str:
     metavar="KIND",
     required=True,
     callback=_kind,
+    shell_complete=lambda ctx, param, begun: [name for name in SCAFFOLDS if name.startswith(begun)],
     help="What the plugin brings; see below.",
 )
 @click.option(
@@ -96,4 +98,6 @@ def new(
     what = f"with {names.op} as an example" if example else f"for the operator {names.operator}"
     print(f"{folder}: {len(files)} files, {what}.\n")
     print("Next:", *steps, sep="\n  ")
-    print("\nThen make it yours:", *first, sep="\n  ")
+    print("\nThen make it yours:")
+    for row in first:
+        print_text(f"  {row}")

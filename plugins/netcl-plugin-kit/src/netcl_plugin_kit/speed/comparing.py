@@ -224,4 +224,4 @@ def print_measured(measurement: Measured) -> None:
             for candidate in candidates
         ]
         header = ("", "candidate", "distribution", "priority", "us", "ratio", "refuses")
-        print_table(header, rows, ("distribution", "refuses"))
+        print_table(header, rows, ("candidate", "distribution", "refuses"))

@@ -24,7 +24,7 @@ SPECIAL: Final = (*MILD, 1e-8, -1e-8, 30.0, -30.0, 100.0, -100.0)
 
 
 def normal(scale: float = 1.0) -> Sampler:
-    """Normally distributed numbers.
+    """Normally distributed numbers, in any shape.
 
     >>> normal(2.0)(np.random.default_rng(0), (2, 3)).dtype
     dtype('float64')

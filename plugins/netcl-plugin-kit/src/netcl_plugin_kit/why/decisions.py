@@ -84,7 +84,8 @@ class Explanation:
             mark = "->" if candidate.chosen else "  "
             rank = f"({candidate.provider}, priority {candidate.priority})"
             lines.append(f"{mark} {candidate.label} {rank}: {candidate.reason}")
-        return "\n".join([*lines, *(f"rule: {rule}" for rule in self.rules), *self.settings])
+        rules = (f"rule: {rule}" for rule in dict.fromkeys(self.rules))
+        return "\n".join([*lines, *rules, *self.settings])
 
 
 def why(

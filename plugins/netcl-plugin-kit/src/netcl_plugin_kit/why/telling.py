@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from netcl_core import Device, default_device, dtype_name, get_device, use_device
 from netcl_core.autograd import Operator
-from netcl_core.cli import print_json, print_table
+from netcl_core.cli import print_json, print_table, print_text
 from netcl_core.errors import MissingOpError
 from netcl_core.inspect.choices import ChosenSettings, Offered, Tuner, tuning_by
 from netcl_core.plugins.protocol import decision_on, registry
@@ -93,15 +93,15 @@ def _print(said: Explanation, speeds: Sequence[SpeedRecord], device: Device) -> 
     ]
     print_table(("", "candidate", "from", "priority", "verdict"), rows, ("verdict",))
     print()
-    for rule in said.rules:
+    for rule in dict.fromkeys(said.rules):
         print(f"rule: {rule}")
     for line in said.settings:
-        print(line)
+        print_text(line)
     if speeds:
         print()
         _print_speed(speeds)
     elif _has_rivals(said) and device.has_kernels:
-        print(f"speed: not measured here; `netcl plugins bench {said.op}` measures it")
+        print_text(f"speed: not measured here; `netcl plugins bench {said.op}` measures it")
 
 
 def _print_speed(speeds: Sequence[SpeedRecord]) -> None:

@@ -43,6 +43,8 @@ class _Located(Distribution):
 class Normal(_Located):
     """The normal distribution with mean `loc` and standard deviation `scale`.
 
+    The shapes of both broadcast.
+
     >>> normal = nc.distributions.Normal(0.0, nc.tensor([1.0, 2.0]))
     >>> [round(number, 4) for number in normal.log_prob(nc.tensor(0.0)).tolist()]
     [-0.9189, -1.6121]
@@ -68,6 +70,8 @@ class Normal(_Located):
 
 class HalfNormal(Distribution):
     """The size of a normally distributed number of mean 0 and standard deviation `scale`.
+
+    `scale` may have any shape.
 
     >>> d = nc.distributions.HalfNormal(nc.tensor(1.0))
     >>> round(d.mean.item(), 4), d.sample((3,)).min().item() >= 0

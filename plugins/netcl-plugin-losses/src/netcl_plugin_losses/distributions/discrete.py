@@ -70,6 +70,8 @@ def _inside(probs: Any) -> Any:
 class Bernoulli(_Discrete):
     """1 with probability `probs`, else 0.
 
+    The parameters may have any shape; several broadcast.
+
     >>> d = nc.distributions.Bernoulli(probs=nc.tensor([0.25]))
     >>> d.mean.tolist(), d.log_prob(nc.tensor([1.0])).exp().tolist()
     ([0.25], [0.25])
@@ -103,6 +105,8 @@ class Bernoulli(_Discrete):
 class Geometric(_Discrete):
     """How many trials fail before one of probability `probs` succeeds.
 
+    The parameters may have any shape; several broadcast.
+
     >>> d = nc.distributions.Geometric(probs=nc.tensor(0.25))
     >>> d.mean.item(), round(d.log_prob(nc.tensor(1.0)).exp().item(), 4)
     (3.0, 0.1875)
@@ -132,6 +136,8 @@ class Geometric(_Discrete):
 
 class Binomial(_Discrete):
     """How many of `total_count` trials succeed, each with probability `probs`.
+
+    The parameters may have any shape; several broadcast.
 
     >>> d = nc.distributions.Binomial(4, probs=nc.tensor(0.25))
     >>> d.mean.item(), d.variance.item()
@@ -181,6 +187,8 @@ class Binomial(_Discrete):
 
 class Poisson(Distribution):
     """How many events there are in a time in which `rate` are expected.
+
+    `rate` may have any shape.
 
     >>> d = nc.distributions.Poisson(nc.tensor(2.0))
     >>> d.mean.item(), round(d.log_prob(nc.tensor(0.0)).item(), 4)
@@ -300,6 +308,8 @@ class OneHotCategorical(Categorical):
 
 class Multinomial(_Outcomes):
     """How often each of K outcomes comes in `total_count` trials.
+
+    `probs` or `logits` have the shape (..., K).
 
     >>> d = nc.distributions.Multinomial(4, probs=nc.tensor([0.25, 0.75]))
     >>> d.mean.tolist(), d.sample().sum().item()

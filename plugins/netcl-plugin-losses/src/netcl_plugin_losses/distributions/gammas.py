@@ -78,6 +78,8 @@ def log_sample(a: Any, sample_shape: Sequence[int]) -> Any:
 class Gamma(Distribution):
     """Positive numbers: waiting times for `concentration` events that come `rate` times in a unit.
 
+    The shapes of both broadcast.
+
     >>> gamma = nc.distributions.Gamma(nc.tensor([2.0]), 3.0)
     >>> [round(number, 4) for number in gamma.log_prob(nc.tensor(1.0)).tolist()]
     [-0.8028]
@@ -114,6 +116,8 @@ class Gamma(Distribution):
 
 class Chi2(Gamma):
     """Sums of the squares of `df` normal numbers.
+
+    `df` may have any shape.
 
     >>> d = nc.distributions.Chi2(nc.tensor(3.0))
     >>> d.mean.item(), d.variance.item()

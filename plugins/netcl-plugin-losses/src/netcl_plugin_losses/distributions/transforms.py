@@ -157,6 +157,8 @@ class ComposeTransform(Transform):
 class AffineTransform(Transform):
     """loc + scale * x; the last `event_dim` dimensions are one event.
 
+    `loc`, `scale` and x broadcast.
+
     >>> to = nc.distributions.AffineTransform(loc=1.0, scale=2.0)
     >>> to(nc.tensor([3.0])).tolist(), to.inv(nc.tensor([7.0])).tolist()
     ([7.0], [3.0])
@@ -348,6 +350,8 @@ class TransformedDistribution(Distribution):
 
 class LogNormal(TransformedDistribution):
     """exp of normal numbers of mean `loc` and standard deviation `scale`.
+
+    The shapes of both broadcast.
 
     >>> d = nc.distributions.LogNormal(nc.tensor(0.0), nc.tensor(1.0))
     >>> round(d.mean.item(), 4)

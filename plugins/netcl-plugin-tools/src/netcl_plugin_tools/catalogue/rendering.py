@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import jinja2
+from markupsafe import Markup
 from netcl_market.manifests import Requires
 
 from netcl_core.config import templates
@@ -32,8 +33,13 @@ def gradient(differentiable: object) -> str:
 
 
 def percent(fraction: float) -> str:
-    """`87 %`."""
-    return f"{100 * fraction:.0f} %"
+    """`87 %`; an op beyond the speed of a copy has not read all of its inputs."""
+    return f"{100 * fraction:.0f} %" if fraction <= 1 else "over 100 %"
+
+
+def breaks(name: str) -> Markup:
+    """A name that a narrow column breaks behind underscores."""
+    return Markup("_<wbr>").join(name.split("_"))  # join escapes the parts
 
 
 def needs(requires: Requires) -> list[str]:
@@ -69,6 +75,7 @@ def environment(folder: Path) -> jinja2.Environment:
         "gradient": gradient,
         "percent": percent,
         "needs": needs,
+        "breaks": breaks,
     }
     return environment_of_pages
 

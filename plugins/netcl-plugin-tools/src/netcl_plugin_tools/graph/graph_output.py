@@ -15,7 +15,7 @@ from netcl_plugin_kit.writing import write_text
 
 from netcl_core import Tensor, dtype_name, use_device
 from netcl_core.autograd import Tape, jit_compile
-from netcl_core.cli import print_json, print_table
+from netcl_core.cli import print_json, print_table, print_text, waiting
 from netcl_core.errors import FusionError, NetclError, message
 from netcl_core.inspect.programs import Jitted, traced
 from netcl_core.inspect.recorded import Target, target_of
@@ -60,7 +60,8 @@ def show(
         if recorded or times:
             take_gradients(given, shapes is not None)
         if times:
-            measured = step_times(jit_compile(function), *given.args, **given.kwargs)
+            with waiting("timing each kernel ..."):
+                measured = step_times(jit_compile(function), *given.args, **given.kwargs)
         else:
             text, graph = (_recorded if recorded else _traced)(function, name, given)
     if times:
@@ -76,7 +77,7 @@ def show(
     elif svg is not None:
         print(f"{svg}: {' '.join(graph.summary)}")
     else:
-        print(text)
+        print_text(text)
 
 
 @contextlib.contextmanager

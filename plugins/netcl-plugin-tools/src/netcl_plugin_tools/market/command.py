@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from netcl_core.cli import print_json
+from netcl_core.cli import print_json, print_text
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -74,7 +74,7 @@ def verify(ctx: click.Context, files: tuple[Path, ...], owners: Path, as_json: b
     if as_json:
         print_json(rows)
     for row in () if as_json else rows:
-        click.echo(f"{row['file']}: " + (row["problem"] or f"signed by {row['by']}"))
+        print_text(f"{row['file']}: " + (row["problem"] or f"signed by {row['by']}"))
     ctx.exit(1 if any(row["problem"] for row in rows) else 0)
 
 
@@ -130,9 +130,9 @@ def submit(
         print_json({"wheel": file.name, "market": str(folder), "failed": failed, "record": taken})
         ctx.exit(1 if failed else 0)
     for text in failed:
-        click.echo(f"failed: {text}")
+        print_text(f"failed: {text}")
     if record is not None:
-        click.echo(f"{file.name} is in {folder}; its record is {record}")
+        print_text(f"{file.name} is in {folder}; its record is {record}")
     ctx.exit(1 if failed else 0)
 
 

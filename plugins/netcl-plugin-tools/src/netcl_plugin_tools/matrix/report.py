@@ -11,7 +11,7 @@ from typing import Final
 from click import UsageError
 from netcl_plugin_kit.writing import write_text
 
-from netcl_core.cli import print_table
+from netcl_core.cli import print_table, print_text
 from netcl_core.errors import RecordError, message
 from netcl_plugin_tools.matrix import exports, pages
 from netcl_plugin_tools.matrix.board import Board, board, counts
@@ -93,4 +93,4 @@ def _print(shown: Board, out: Path, written: int) -> None:
         print()
         print_reasons(ungreen)
     said = ", ".join(f"{number} {state}" for state, number in counts(shown.places).items())
-    print(f"\n{said}; {written} files in {out}, the board is index.html")
+    print_text(f"\n{said}; {written} files in {out}, the board is index.html")

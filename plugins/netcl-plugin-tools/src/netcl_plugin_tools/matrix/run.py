@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from netcl_core.cli import print_text, waiting
 from netcl_core.config import cache_root
 from netcl_core.inspect.data import Scratch
 from netcl_plugin_tools.matrix import pythons
@@ -70,11 +71,12 @@ def run(options: MatrixOptions) -> int:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Scratch("matrix") as work:
-            interpreters = pythons.find_all(options.pythons, uv)
-            ask = devices_here(processes, Path(work))
-            here = _presences(
-                options.runtimes, interpreters, supplies, environments, Path(work), ask
-            )
+            with waiting("looking for Pythons and runtimes ..."):
+                interpreters = pythons.find_all(options.pythons, uv)
+                ask = devices_here(processes, Path(work))
+                here = _presences(
+                    options.runtimes, interpreters, supplies, environments, Path(work), ask
+                )
             results = _run(options, wheels, interpreters, here, processes, supplies, environments)
     except KeyboardInterrupt:
         _say("Interrupted: finished cells have their records, the same command goes on from there.")
@@ -165,7 +167,9 @@ def _report(results: Sequence[CellResult], options: MatrixOptions) -> None:
         print()
     kept = sum(result.kept for result in results)
     said = ", ".join(f"{counts[state]} {state}" for state in STATES)
-    print(f"{said}; {len(results)} cells, {kept} of them from earlier records in {options.records}")
+    print_text(
+        f"{said}; {len(results)} cells, {kept} of them from earlier records in {options.records}"
+    )
 
 
 def _data(result: CellResult) -> Mapping[str, Any]:

@@ -70,4 +70,4 @@ def print_reasons(groups: Sequence[tuple[State, str, Sequence[Cell]]]) -> None:
         (SIGNS[state].sign, state, str(len(cells)), str(cells[0]), reason)
         for state, reason, cells in groups
     ]
-    print_table(("", "state", "cells", "first of them", "why"), rows, ("why",))
+    print_table(("", "state", "cells", "first of them", "why"), rows, ("first of them", "why"))

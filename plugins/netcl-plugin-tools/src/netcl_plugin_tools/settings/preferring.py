@@ -13,7 +13,7 @@ from netcl_plugin_kit.speed.ordering import WORTH, fastest_order
 from netcl_plugin_kit.why.decisions import why
 
 import netcl_core as nc
-from netcl_core.cli import print_json
+from netcl_core.cli import print_json, print_text
 from netcl_core.errors import ArgumentError, MissingOpError, NetclError, message
 from netcl_core.inspect.choices import offers_of
 from netcl_core.plugins.protocol import canonical, decision_on, meant, registry
@@ -59,7 +59,7 @@ def choose_measured(
     measurement = measured(op, shapes, attrs, dtype, device)
     if not as_json:
         print_measured(measurement)
-        print(f"\nmeasured with: {'; '.join(str(call) for call, _ in measurement.calls)}")
+        print_text(f"\nmeasured with: {'; '.join(str(call) for call, _ in measurement.calls)}")
     order, part = fastest_order(measurement)
     if not order:
         print_json({**data_of(measurement), "choice": None}) if as_json else print(
@@ -67,7 +67,8 @@ def choose_measured(
         )
         return 1
     if shapes is None and not as_json:
-        print("note: the shapes of the conformance cases are small; --shapes measures with yours")
+        small = "the shapes of the conformance cases are small"
+        print_text(f"note: {small}; --shapes measures with yours")
     if part < WORTH:
         _settle(op, [*order, *_owners(op)], as_json, data_of(measurement))
     elif as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from netcl_core.cli import print_table
+from netcl_core.cli import print_table, print_text
 from netcl_core.inspect.choices import told
 from netcl_plugin_tools.tune.records import TuningRecord
 from netcl_plugin_tools.tune.trials import TriedSettings, TuningTrial
@@ -21,7 +21,7 @@ def nothing(trial: TuningTrial, record: TuningRecord | None) -> None:
 
 def show(trial: TuningTrial, record: TuningRecord | None) -> None:
     """Print what was measured, the fastest first, and what is recorded."""
-    print(f"{trial.place}\n")
+    print_text(f"{trial.place}\n\n")
     ranked = sorted(trial.contenders, key=lambda each: each.seconds)
     measured = [contender for contender in ranked if not (contender.fault or contender.same)]
     shown = measured[:_SHOWN]
@@ -38,7 +38,7 @@ def show(trial: TuningTrial, record: TuningRecord | None) -> None:
     notes.append(
         "nothing is recorded" if record is None else f"recorded: {told(trial.best.settings)}"
     )
-    print(f"\n{'; '.join(notes)}\n")
+    print_text(f"\n{'; '.join(notes)}\n\n")
 
 
 def _row(trial: TuningTrial, one: TriedSettings) -> tuple[str, ...]:
