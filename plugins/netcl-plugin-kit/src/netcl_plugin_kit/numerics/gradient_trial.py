@@ -161,8 +161,10 @@ class GradientTrial:
 
 def rows_of(results: Sequence[Array], size: int) -> Array:
     """A row each, with zeros behind the shorter ones: results of one node have any sizes."""
-    flat = [np.asarray(each).reshape(-1) for each in results]
-    return np.stack([np.pad(each, (0, size - each.size)) for each in flat])
+    rows = np.zeros((len(results), size), np.result_type(*results))
+    for row, each in zip(rows, results, strict=True):
+        row[: each.size] = each.reshape(-1)
+    return rows
 
 
 def _whole(gradient: Any, size: int) -> Array:
