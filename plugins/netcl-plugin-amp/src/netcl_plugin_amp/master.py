@@ -64,8 +64,8 @@ def master_param(param: Any) -> Tensor:
         DtypeError: Unless given a floating dtype.
     """
     if not (isinstance(param, Tensor) and param.is_leaf):
-        given = f"a {type(param).__name__}"
-        given = f"the result of {param.op_name}" if isinstance(param, Tensor) else given
+        op = getattr(param, "op_name", None)
+        given = f"the result of {op}" if op else f"a {type(param).__name__}"
         raise ArgumentError(message("master_param", given, "a parameter: Tensor or leaf Node"))
     model = param.value
     dtype = DTYPES[model.dtype]
