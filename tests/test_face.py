@@ -21,7 +21,6 @@ HEAVY = (
     "pyopencl",
     "jinja2",
     "pluggy",
-    "pycparser",
     "click",
     "rich",
     "importlib_metadata",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 import pytorch_signatures
 from beside_pytorch import DIFFERENCES, PLACES, Difference, given, table
@@ -43,7 +41,13 @@ def test_a_name_that_is_not_there_says_what_to_write() -> None:
     ):
         with pytest.raises(AttributeError, match=said):
             eval(code, {"nc": nc})
-    with pytest.raises(ImportError, match="from_torch_state_dict"):
-        importlib.import_module("netcl_core.hub")
+    for statement, said in (
+        ("import netcl_core.hub", "from_torch_state_dict"),
+        ("from netcl_core.cuda import Stream", "one queue"),
+        ("from netcl_core.nn import Container", "A module is nn.Module"),
+        ("from netcl_core.nn.functional import grouped_mm", "first-plugin.md"),
+    ):
+        with pytest.raises(ImportError, match=said):
+            exec(statement)
     with pytest.raises(AttributeError, match="Did you mean relu"):
         _ = nc.relux

@@ -96,7 +96,6 @@ ALONE = {
         "netcl_core.runtime.rendering",
         "netcl_core.runtime.template_errors",
     },
-    "pycparser": {"netcl_core.codegen.expressions"},
     "click": {"netcl_core.cli.endings", "netcl_core.cli.main"},
 }
 

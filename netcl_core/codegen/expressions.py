@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, TypeVar, final
-
-from pycparser import c_ast, c_parser
+from typing import Final, TypeAlias, TypeVar, final
 
 from netcl_core.config import core_source
 from netcl_core.errors import PrimitiveError, message
@@ -86,8 +84,31 @@ _CONSTANTS: Final[dict[str, int | float]] = {
     "M_LN2": 0.6931471805599453,
     "M_LOG2E": 1.4426950408889634,
 }
-#: What is written before an expression to make a function that pycparser parses.
-_BEFORE: Final = "double f(void) { return ("
+#: How tightly operators bind.
+_TIGHTNESS: Final = {
+    "?:": 1,
+    "||": 2,
+    "&&": 3,
+    "|": 4,
+    "^": 5,
+    "&": 6,
+    **dict.fromkeys(("==", "!="), 7),
+    **dict.fromkeys(("<", "<=", ">", ">="), 8),
+    **dict.fromkeys("+-", 9),
+    **dict.fromkeys("*/", 10),
+    **dict.fromkeys(("neg", "!"), 11),
+}
+_ATOM: Final = 12
+_TOKEN: Final = re.compile(
+    r" *(?:(?P<number>\.?\d(?:[eEpP][+-]|[\w.])*)|(?P<name>[A-Za-z_]\w*)|"
+    r"(?P<sign><<=|>>=|[-+*/%&|^<>=!]=|&&|\|\||<<|>>|\+\+|--|->|[^ ]))",
+    re.ASCII,
+)
+_INTEGER: Final = re.compile(r"(0[xX][0-9a-fA-F]+|0|[1-9]\d*)[uUlL]{0,3}")
+_FLOATING: Final = re.compile(r"((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)[fFlL]?")
+#: What is no operator of C by itself.
+_MARKS: Final = frozenset("()?:,;")
+_OPERATORS: Final = frozenset("-+*/%&|^<>=![].~")
 _DEFINE: Final = re.compile(r"^#define\s+(\w+)\(([^)]*)\)\s+(.*?)\s*$", re.MULTILINE)
 
 
@@ -99,16 +120,13 @@ def parse(text: str, names: Sequence[str], who: str) -> Expr:
     scalar arithmetic.
     """
     try:
-        items = _parse_c(text, who)
-        if len(items) == 1:
-            return _Converter(who, text, frozenset(names)).convert(items[0])
+        tree = _Parser(who, text, frozenset(names)).whole()
+        folded(tree, lambda leaf: 0, lambda node, of: max(map(of, node.args)))
     except RecursionError:
         raise PrimitiveError(
             message(who, f"{shortened(text)!r} is nested too deeply", "a shorter expression")
         ) from None
-    raise PrimitiveError(
-        message(who, f"{len(items)} expressions in {shortened(text)!r}", "one C expression")
-    )
+    return tree
 
 
 def shortened(text: str, longest: int = 200) -> str:
@@ -117,64 +135,88 @@ def shortened(text: str, longest: int = 200) -> str:
     return flat if len(flat) <= longest else f"{flat[:longest]}..."
 
 
-def _parse_c(text: str, who: str) -> list[Any]:
-    flat = " ".join(text.split())
-    try:
-        unit = c_parser.CParser().parse(f"{_BEFORE}{flat}); }}")
-    except Exception as error:  # pycparser raises several classes; all mean "not C"
-        raise PrimitiveError(
-            message(
-                who,
-                f"the expression {flat!r} is not valid C {_place(flat, error)}",
-                "one scalar C expression",
-                "Write arithmetic over the inputs, without semicolons or statements",
-            )
-        ) from error
-    body = unit.ext[0].body.block_items
-    if len(unit.ext) != 1 or len(body) != 1 or not isinstance(body[0], c_ast.Return):
-        raise PrimitiveError(message(who, f"{flat!r} holds statements", "one scalar C expression"))
-    expr = body[0].expr
-    return list(expr.exprs) if isinstance(expr, c_ast.ExprList) else [expr]
-
-
-def _place(flat: str, error: Exception) -> str:
-    """Where pycparser gave up, in the expression and not in the function around it."""
-    match = re.search(r":1:(\d+): (.*)", str(error))
-    if match is None:
-        return f"({str(error).lstrip(': ')})"
-    column = int(match[1]) - len(_BEFORE) - 1
-    if 0 <= column < len(flat):
-        return f"at column {column + 1}, {flat[column:][:20]!r} ({match[2]})"
-    return "at its end (an operand or a parenthesis is missing, or there is one too many)"
-
-
-class _Converter:
-    """Turns pycparser's tree into ours, expanding the shared macros on the way."""
+@final
+class _Parser:
+    """Reads an expression by the precedence of its operators, and expands the shared macros."""
 
     def __init__(self, who: str, text: str, names: frozenset[str]) -> None:
         self.who = who
         self.text = " ".join(text.split())
         self.names = names
+        matches = _TOKEN.finditer(self.text)
+        self.tokens = [(m.lastgroup, m[m.lastgroup or 0], m.start(m.lastgroup or 0)) for m in matches]
+        self.tokens.append((None, "", len(self.text)))
+        self.place = 0
 
-    def convert(self, node: Any) -> Expr:
-        if isinstance(node, c_ast.Constant):
-            return self._number(node)
-        if isinstance(node, c_ast.ID):
-            return self._name(node.name)
-        if isinstance(node, c_ast.BinaryOp) and node.op in _BINARY:
-            return Apply(node.op, (self.convert(node.left), self.convert(node.right)))
-        if isinstance(node, c_ast.UnaryOp) and node.op in {"-", "+", "!", "~"}:
-            return self._unary(node.op, self.convert(node.expr))
-        if isinstance(node, c_ast.TernaryOp):
-            parts = (node.cond, node.iftrue, node.iffalse)
-            return Apply("?:", tuple(self.convert(part) for part in parts))
-        if isinstance(node, c_ast.FuncCall) and isinstance(node.name, c_ast.ID):
-            args = node.args.exprs if node.args is not None else []
-            return self._call(node.name.name, tuple(self.convert(arg) for arg in args))
-        what = getattr(node, "op", None) or type(node).__name__
-        raise self._error(f"{what!r} is not allowed", "arithmetic, comparisons, ?: and functions")
+    def whole(self) -> Expr:
+        """The one expression that the text is."""
+        expressions = [self._choice()]
+        while self._takes(","):
+            expressions.append(self._choice())
+        if self.now:
+            raise self._unexpected()
+        if len(expressions) > 1:
+            given = f"{len(expressions)} expressions in {shortened(self.text)!r}"
+            raise PrimitiveError(message(self.who, given, "one C expression"))
+        return expressions[0]
 
-    def _unary(self, op: str, operand: Expr) -> Expr:
+    @property
+    def now(self) -> str:
+        """What comes next; empty at the end."""
+        return self.tokens[self.place][1]
+
+    def _takes(self, sign: str) -> bool:
+        """Whether a sign comes next, which is then passed."""
+        taken = self.now == sign
+        self.place += taken
+        return taken
+
+    def _expect(self, sign: str) -> None:
+        if not self._takes(sign):
+            raise self._unexpected()
+
+    def _choice(self) -> Expr:
+        condition = self._binary(_TIGHTNESS["||"])
+        if not self._takes("?"):
+            return condition
+        first = self._choice()
+        self._expect(":")
+        return Apply("?:", (condition, first, self._choice()))
+
+    def _binary(self, least: int) -> Expr:
+        """Operands of operators that bind at least so tightly."""
+        left = self._unary()
+        while (op := self.now) in _BINARY and _TIGHTNESS[op] >= least:
+            self.place += 1
+            left = Apply(op, (left, self._binary(_TIGHTNESS[op] + 1)))
+        return left
+
+    def _unary(self) -> Expr:
+        kind, text, _ = self.tokens[self.place]
+        if kind is None or (kind == "sign" and text not in {"-", "+", "!", "~", "("}):
+            raise self._unexpected()
+        self.place += 1
+        if kind == "number":
+            return self._number(text)
+        if kind == "name":
+            return self._call(text, self._arguments()) if self._takes("(") else self._name(text)
+        if text == "(":
+            inner = self._choice()
+            self._expect(")")
+            return inner
+        return self._signed(text, self._unary())
+
+    def _arguments(self) -> tuple[Expr, ...]:
+        """What stands between parentheses, of which the first one is passed."""
+        if self._takes(")"):
+            return ()
+        args = [self._choice()]
+        while self._takes(","):
+            args.append(self._choice())
+        self._expect(")")
+        return tuple(args)
+
+    def _signed(self, op: str, operand: Expr) -> Expr:
         if op == "+":
             return operand
         if op == "~":
@@ -183,13 +225,12 @@ class _Converter:
             return Number(-operand.value)
         return Apply("neg" if op == "-" else "!", (operand,))
 
-    def _number(self, node: Any) -> Number:
-        suffix = "lLuU" if "x" in node.value.lower() else "fFlLuU"
-        digits = node.value.rstrip(suffix)
-        try:
-            return Number(int(digits, 0) if "int" in node.type else float(digits))
-        except ValueError:
-            raise self._error(f"the literal {node.value!r}", "a number") from None
+    def _number(self, text: str) -> Number:
+        if match := _INTEGER.fullmatch(text):
+            return Number(int(match[1], 0))
+        if match := _FLOATING.fullmatch(text):
+            return Number(float(match[1]))
+        raise self._error(f"the literal {text!r}", "a number")
 
     def _name(self, name: str) -> Expr:
         if name in self.names:
@@ -214,6 +255,21 @@ class _Converter:
         if macro is None:
             return Apply(name, args)
         return substitute(macro[1], dict(zip(macro[0], args, strict=True)))
+
+    def _unexpected(self) -> PrimitiveError:
+        """The error of what comes next: an operator that is none of these, or no C."""
+        kind, text, place = self.tokens[self.place]
+        if kind == "sign" and text not in _MARKS and text[0] in _OPERATORS:
+            return self._error(
+                f"{text!r} is not allowed", "arithmetic, comparisons, ?: and functions"
+            )
+        rest = self.text[place:][:20]
+        where = f"at column {place + 1}, {rest!r}"
+        if not rest:
+            where = "at its end (an operand or a parenthesis is missing)"
+        given = f"the expression {shortened(self.text)!r} is not valid C {where}"
+        remedy = "Write arithmetic over the inputs, without semicolons or statements"
+        return PrimitiveError(message(self.who, given, "one scalar C expression", remedy))
 
     def _error(self, given: str, expected: str, hint: str = "") -> PrimitiveError:
         return PrimitiveError(message(self.who, f"in {self.text!r}: {given}", expected, hint))
@@ -254,26 +310,8 @@ def macros() -> dict[str, tuple[tuple[str, ...], Expr]]:
     table: dict[str, tuple[tuple[str, ...], Expr]] = {}
     for name, parameters, body in _DEFINE.findall(core_source("kernels/macros.cl.j2")):
         names = tuple(word.strip() for word in parameters.split(","))
-        converter = _Converter(f"macro {name}", body, frozenset(names))
-        (node,) = _parse_c(body, f"macro {name}")
-        table[name] = (names, converter.convert(node))
+        table[name] = (names, _Parser(f"macro {name}", body, frozenset(names)).whole())
     return table
-
-
-_TIGHTNESS: Final = {
-    "?:": 1,
-    "||": 2,
-    "&&": 3,
-    "|": 4,
-    "^": 5,
-    "&": 6,
-    **dict.fromkeys(("==", "!="), 7),
-    **dict.fromkeys(("<", "<=", ">", ">="), 8),
-    **dict.fromkeys("+-", 9),
-    **dict.fromkeys("*/", 10),
-    **dict.fromkeys(("neg", "!"), 11),
-}
-_ATOM: Final = 12
 
 
 def to_c(tree: Expr) -> str:

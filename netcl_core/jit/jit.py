@@ -277,7 +277,8 @@ def traced(jitted: Jitted, args: Any, kwargs: Any) -> tuple[Program, Structure]:
         raise FusionError(unfused(jitted, reason)) from None
     if entry.program is None:
         assert entry.reason is not None  # there is either a program or a reason
-        raise FusionError(unfused(jitted, entry.reason))
+        text = f"{name_of(jitted)}: no single program is it; .explain(...) shows how it runs"
+        raise FusionError(f"{text}\n  {entry.reason.told}")
     return entry.program, entry.structure
 
 

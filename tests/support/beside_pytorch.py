@@ -118,6 +118,12 @@ DIFFERENCES = (
         "complex numbers, quantized and sparse tensors are not there",
     ),
     Difference(
+        "(torch.set_default_dtype(torch.float64), torch.set_default_dtype(torch.float32))[-1]",
+        "None",
+        "ArgumentError",
+        "the default is float32 everywhere: give `dtype=`, or write `model.to(torch.float64)`",
+    ),
+    Difference(
         "repr(torch.ones(2))",
         "'tensor([1., 1.])'",
         "'Tensor([1., 1.], shape=(2,), dtype=float32, device=numpy)'",

@@ -47,6 +47,17 @@ def test_frozen_is_preserved() -> None:
     assert amp.master_param(param)._frozen is True  # type: ignore[attr-defined]
 
 
+def test_a_leaf_that_an_op_made() -> None:
+    """Its Node is what a program marks, and its value is what is updated."""
+    weight: Any = nc.tensor(np.ones(3), "numpy").half().requires_grad_()
+    weight._frozen = True
+    master: Any = amp.master_param(weight)
+    assert master.requires_grad and master._frozen and weight._frozen
+    assert master._model_param is weight.value
+    with pytest.raises(ArgumentError, match="the result of mul; expected a parameter"):
+        amp.master_param(weight * 2)
+
+
 def test_the_documented_round_trip() -> None:
     """A parameter of a module, updated in float32 by hand, and copied back."""
     with nc.use_device("numpy"):

@@ -11,7 +11,10 @@ from netcl_core.errors import ArgumentError, DtypeError, message
 
 @final
 class _Attribute:
-    """An attribute of tensors that lasts as long as the tensor; most tensors have none."""
+    """An attribute of tensors that lasts as long as the tensor; most tensors have none.
+
+    A Node has that of its value.
+    """
 
     def __init__(self, default: Any) -> None:
         self._default = default
@@ -20,10 +23,11 @@ class _Attribute:
     def __get__(self, tensor: Any, owner: Any = None) -> Any:
         if tensor is None:
             return self
-        value = self._values.get(id(tensor), self._default)
-        return tensor if value is _ITSELF else value
+        value = self._values.get(id(tensor.value), self._default)
+        return tensor.value if value is _ITSELF else value
 
     def __set__(self, tensor: Tensor, value: Any) -> None:
+        tensor = tensor.value
         if id(tensor) not in self._values:
             weakref.finalize(tensor, self._values.pop, id(tensor), None).atexit = False
         self._values[id(tensor)] = _ITSELF if value is tensor else value
@@ -52,14 +56,16 @@ def master_param(param: Any) -> Tensor:
 
     Returns:
         The parameter itself, or, for 16-bit dtypes, a new float32 tensor with its values,
-        `requires_grad` and `_frozen`. `_model_param` is the parameter in both cases.
+        `requires_grad` and `_frozen`. `_model_param` is the parameter in both cases: the Tensor
+        itself, or a leaf Node's `value`.
 
     Raises:
         ArgumentError: Unless given a parameter: Tensor or leaf Node.
         DtypeError: Unless given a floating dtype.
     """
-    if not isinstance(param, Tensor):
-        given = f"a {type(param).__name__}"
+    if not (isinstance(param, Tensor) and param.is_leaf):
+        op = getattr(param, "op_name", None)
+        given = f"the result of {op}" if op else f"a {type(param).__name__}"
         raise ArgumentError(message("master_param", given, "a parameter: Tensor or leaf Node"))
     model = param.value
     dtype = DTYPES[model.dtype]
@@ -69,7 +75,7 @@ def master_param(param: Any) -> Tensor:
     if dtype.wide != model.dtype:
         master = Tensor.empty(model.shape, dtype.wide, model.device)
         master.overwrite(model)
-        master.requires_grad_(model.requires_grad)
+        master.requires_grad_(param.requires_grad)
         master._frozen = getattr(model, "_frozen", False)
     master._model_param = model
     copy: Tensor = master

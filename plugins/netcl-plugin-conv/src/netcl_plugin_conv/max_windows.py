@@ -22,7 +22,7 @@ from netcl_plugin_conv.window_settings import (
     lines_space,
     sizes_of,
 )
-from netcl_plugin_conv.windows import WindowAxis, floating, padded
+from netcl_plugin_conv.windows import Axes, WindowAxis, floating, padded
 
 TEMPLATE: Final = "conv/max_pool.cl.j2"
 #: Windows that an item of a CPU takes at least.
@@ -140,21 +140,31 @@ def _class_of(request: Request) -> str:
 
 
 def _reference(x: Any, axes: Sequence[WindowAxis]) -> Any:
-    shape, axes = _shape(x, axes, "count"), padded(axes)
-    x = x.reshape(-1, *(axis.size for axis in axes))
-    best = np.full(_shape(x, axes, "count"), -np.inf, widened(x).dtype)
+    planes, taps = widened(x).reshape(-1, _volume(axes)), _taps(padded(axes))
+    best = np.full((len(planes), taps[0][0].size), -np.inf, planes.dtype)
     place = np.full(best.shape, -1, np.int64)  # what a window without elements has
-    starts, ends = zip(*(axis.places() for axis in axes), strict=True)
-    for number, taps in enumerate(np.ndindex(*(axis.kernel for axis in axes))):
-        at = [s + k * axis.dilation for s, k, axis in zip(starts, taps, axes, strict=True)]
-        inside = [(i >= 0) & (i < np.minimum(end, axis.size))
-                  for i, end, axis in zip(at, ends, axes, strict=True)]  # fmt: skip
-        whole = inside[0][:, None, None] & inside[1][:, None] & inside[2]
-        where = [np.clip(i, 0, axis.size - 1) for i, axis in zip(at, axes, strict=True)]
-        value = widened(x)[..., where[0][:, None, None], where[1][:, None], where[2]]
-        wins = whole & ((value > best) | np.isnan(value) | (place < 0))
+    for number, (inside, where) in enumerate(taps):
+        value = planes.take(where, axis=1)
+        wins = inside & ((value > best) | np.isnan(value) | (place < 0))
         best, place = np.where(wins, value, best), np.where(wins, number, place)
+    shape = _shape(x, axes, "count")
     return best.reshape(shape), place.reshape(shape).astype(_offsets(axes))
+
+
+@functools.lru_cache(maxsize=8)
+def _taps(axes: Axes) -> list[tuple[Any, Any]]:
+    """For each offset in the windows: whether it is inside, and which element of a plane it is."""
+    _, height, width = (axis.size for axis in axes)
+    starts, ends = zip(*(axis.places() for axis in axes), strict=True)
+    taps = []
+    for tap in np.ndindex(*(axis.kernel for axis in axes)):
+        at = [s + k * axis.dilation for s, k, axis in zip(starts, tap, axes, strict=True)]
+        a, b, c = [(i >= 0) & (i < np.minimum(end, axis.size))
+                   for i, end, axis in zip(at, ends, axes, strict=True)]  # fmt: skip
+        i, j, k = (np.clip(i, 0, axis.size - 1) for i, axis in zip(at, axes, strict=True))
+        where = (i[:, None, None] * height + j[:, None]) * width + k
+        taps.append(((a[:, None, None] & b[:, None] & c).reshape(-1), where.reshape(-1)))
+    return taps
 
 
 def _reference_backward(grad: Any, places: Any, axes: Sequence[WindowAxis]) -> Any:

@@ -342,7 +342,7 @@ def test_the_text_in_graphviz_language_needs_nothing_to_draw_it(
         (("model.py:skips", "--shapes", "4x3,4x3"), 2, "matmul: shapes (4, 3) and (4, 3)"),
         (("model.py:chain", "--shapes", "4", "--svg", "no/where.svg"), 2, "--svg no/where.svg: "),
         (("model.py:chain", "--shapes", "4", "--device", "opencl:77"), 3, "names no usable device"),
-        (("model.py:reads", "--shapes", "4"), 1, "reads: not fused, it runs op by op: a read of "),
+        (("model.py:reads", "--shapes", "4"), 1, "reads: no single program is it; .explain(...)"),
         (("model.py:raises", "--shapes", "4"), 1, "raises: it raised KeyError: ('not this', "),
     ],
 )  # fmt: skip

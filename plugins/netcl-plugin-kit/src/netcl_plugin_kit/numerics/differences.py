@@ -34,12 +34,13 @@ class Slopes:
     """Of each element: the bounds of its slope; infinite where it has none (a step, an edge).
 
     `bend` is how much the slope changes from a step to the next, by the slope's own size:
-    `|f''| / |f'|`, at most `most`.
+    `|f''| / |f'|`, at most `most`. `middle` is the value at the point.
     """
 
     low: Array
     high: Array
     bend: Array
+    middle: Array
 
     @property
     def size(self) -> Array:
@@ -76,7 +77,8 @@ def slopes(f: Callable[[float], Array], most: float) -> Slopes:
     jump = _jumps(right, middle, rounding, steps) | _jumps(left, middle, rounding, steps)
     unknown = jump | ~np.isfinite(low) | ~np.isfinite(high)
     low, high = np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
-    return Slopes(low, high, _bend(left, middle, right, unit, start, both[0], most))
+    bend = _bend(left, middle, right, unit, start, both[0], most)
+    return Slopes(low, high, bend, middle)
 
 
 def _limit(values: Array, rounding: Array, factor: float, unit: float, steps: Array) -> Array:

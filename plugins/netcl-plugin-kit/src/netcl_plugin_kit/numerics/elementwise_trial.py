@@ -170,11 +170,9 @@ class ElementwiseTrial:
         error: Array,
     ) -> _Bounds:
         """The same by steps of one size."""
-        x = arrays[index]
-        value = np.abs(self._results(arrays, index, x))
         measured = slopes(lambda t: self._along(arrays, index, scale, t), rounding.most_bend)
         size = np.where(np.isfinite(measured.size), measured.size, 0)
-        doubtful = (8 * rounding.inner * value + 4 * error) * measured.bend
+        doubtful = (8 * rounding.inner * np.abs(measured.middle) + 4 * error) * measured.bend
         margin = rounding.relative * size + np.nan_to_num(doubtful)
         return measured.low / scale, measured.high / scale, margin / scale
 

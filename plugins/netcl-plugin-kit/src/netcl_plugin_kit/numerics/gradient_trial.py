@@ -161,8 +161,10 @@ class GradientTrial:
 
 def rows_of(results: Sequence[Array], size: int) -> Array:
     """A row each, with zeros behind the shorter ones: results of one node have any sizes."""
-    flat = [np.asarray(result).reshape(-1) for result in results]
-    return np.stack([np.pad(row, (0, size - row.size)) for row in flat])
+    rows = np.zeros((len(results), size), np.result_type(*results))
+    for row, result in zip(rows, results, strict=True):
+        row[: result.size] = result.reshape(-1)
+    return rows
 
 
 def _whole(gradient: Any, size: int) -> Array:
