@@ -51,11 +51,13 @@ def check_dtypes(policy: AmpPolicy, case: Case, device: Device) -> None:
     kind = "operator" if case.primitive is None else "primitive"
     rule = policy.rule(case.op, kind)
     for dtype in _given(policy, case):
-        nodes = [x for x in _traced(policy, case, device, dtype) if x.op_name != _CAST]
-        used = {each for node in nodes for each in _computed(node)}
-        if policy.storage == _SINGLE or policy.storage not in used:
+        nodes = _traced(policy, case, device, dtype)
+        used = {each for x in nodes if x.op_name != _CAST for each in _computed(x)}
+        rounded = dtype == _SINGLE and any(x.op_name == _CAST for x in nodes)
+        if policy.storage == _SINGLE or not (rounded or policy.storage in used):
             continue
-        what = f"{policy.name}: {case} of {dtype} is computed in {policy.storage}"
+        done = "computed in" if policy.storage in used else "rounded to"
+        what = f"{policy.name}: {case} of {dtype} is {done} {policy.storage}"
         if case.op in policy.forbids:
             raise AssertionError(
                 f"{what}, which the policy forbids; its rule is {rule!r}. "
@@ -63,6 +65,21 @@ def check_dtypes(policy: AmpPolicy, case: Case, device: Device) -> None:
             )
         if rule == "keep":
             raise AssertionError(f"{what}, though its rule is 'keep'")
+
+
+def dtypes_in(policy: AmpPolicy, case: Case, device: Device) -> list[list[tuple[str, ...]]]:
+    """In which dtypes the calls of a case compute under a policy, for each dtype of operands.
+
+    The cast of an operand of float32 is among the calls, since it rounds.
+    """
+    return [
+        [
+            tuple(_computed(node))
+            for node in _traced(policy, case, device, dtype)
+            if any(_computed(node)) or (dtype == _SINGLE and node.op_name == _CAST)
+        ]
+        for dtype in _given(policy, case)
+    ]
 
 
 def check_tolerance(policy: AmpPolicy, case: Case, device: Device) -> None:
