@@ -142,3 +142,37 @@ def test_a_child_of_a_process_that_was_looking_for_devices_is_told() -> None:
     """The thread that looked is not in the child, whose first op would wait for it."""
     done = _run(["-c", LOOKING], {**os.environ, "NETCL_DEVICE": ""})
     assert done.returncode == 0, done.stderr
+
+
+LOADING = """
+import logging, os, signal, sys, threading, time
+import netcl_core as nc, netcl_core.autograd as ag
+from netcl_core.hardware import forks
+from netcl_core.plugins.registry import registry
+forks._PATIENCE = float(sys.argv[2])
+loading = threading.Event()
+def load():
+    with registry.lock:
+        loading.set()
+        time.sleep(float(sys.argv[1]))
+        logging.getLogger("a plugin's")
+threading.Thread(target=load).start()
+loading.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    try:
+        with nc.use_device("numpy"):
+            os._exit(int(ag.relu(nc.tensor([3.0])).item()))
+    except nc.errors.DeviceError as error:
+        os._exit(4 if "loading plugins" in str(error) and "spawn" in str(error) else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.parametrize(("seconds", "status"), [(["0.1", "9"], 3), (["2", "0.1"], 4)])
+def test_a_child_of_a_process_that_was_loading_plugins(seconds: list[str], status: int) -> None:
+    """The fork waits for the thread that loads; where that takes long, the child is told."""
+    done = _run(["-c", LOADING, *seconds], dict(os.environ))
+    assert done.stdout == f"{status}\n", done.stderr

@@ -149,7 +149,10 @@ def test_a_program_may_require_its_lock(site: Site, tmp_path: Path) -> None:
     done = site.run("-c", required(lock, digest), NETCL_LOCK="0")
     assert done.returncode == 0, done.stderr
     late = f"import netcl_core as nc\nnc.plugins.list()\nnc.require_lock({lock!r})"
-    for code in (required(lock, "0" * 64), required("gone.lock", ""), late):
+    more = f"import netcl_core as nc\nnc.require_lock({lock!r})\nnc.require_lock('netcl.lock')"
+    (tmp_path / "netcl.lock").write_bytes(Path(lock).read_bytes())
+    gone = required("gone.lock", digest)
+    for code in (required(lock, "0" * 64), required(lock, ""), gone, late, more):
         done = site.run("-W", "ignore", "-c", code)
         assert done.returncode == 1 and "nc.require_lock(" in done.stderr
     edit(site)

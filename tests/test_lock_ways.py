@@ -20,8 +20,10 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, St
     place = Place(tmp_path_factory.mktemp("locked"))
     place.fill()
     place.lock_it()
+    expected, said = place.result(**STRICT)
+    assert expected is not None, said
     started = Started(place)
-    yield place, started, place.result(**STRICT)[0]
+    yield place, started, expected
     started.close()
 
 

@@ -144,7 +144,9 @@ class _Parser:
         self.text = " ".join(text.split())
         self.names = names
         matches = _TOKEN.finditer(self.text)
-        self.tokens = [(m.lastgroup, m[m.lastgroup or 0], m.start(m.lastgroup or 0)) for m in matches]
+        self.tokens = [
+            (m.lastgroup, m[m.lastgroup or 0], m.start(m.lastgroup or 0)) for m in matches
+        ]
         self.tokens.append((None, "", len(self.text)))
         self.place = 0
 

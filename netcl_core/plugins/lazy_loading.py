@@ -45,7 +45,7 @@ class Demand:
         self.promised: dict[tuple[str, str], set[str]] = {}
         self.peeked = False
         self.apart: Callable[[], AbstractContextManager[None]] = nullcontext
-        self._lock = lock
+        self.lock = lock
         self._met: set[Need] = set()
         self._meeting: list[Need] = []
 
@@ -53,7 +53,7 @@ class Demand:
         """See `Registry.load`."""
         if self.loader is None or need in self._met:
             return
-        with self._lock:
+        with self.lock:
             if need != _FIRST:
                 self.meet(_FIRST)
             if need in self._meeting or (need[0] is None and self._meeting):
@@ -79,7 +79,7 @@ class Demand:
 
     def ask_again(self, loader: Loader | None) -> None:
         """Let a loader be asked for everything anew."""
-        with self._lock:
+        with self.lock:
             self.loader = loader
             self._met.clear()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import json
+import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -13,6 +14,7 @@ from netcl_core.errors import message
 from netcl_core.plugins.failures import plugin_error
 
 LOCK_FILE: Final = "netcl.lock"
+_SHA256: Final = re.compile("[0-9a-fA-F]{64}")
 
 
 class _Required(NamedTuple):
@@ -25,13 +27,17 @@ class _Required(NamedTuple):
 _required: Final[list[_Required]] = []
 
 
-def require(path: Path, sha256: str, late: bool) -> None:
+def require(path: Path, sha256: str | None, late: bool) -> None:
     """Insist on a lock file; see `nc.require_lock`."""
-    required = _Required(path, sha256)
-    if late and required not in _required:
-        raise _unmet(path, "plugins have been looked up already", "the call before any op")
-    before = [*_required]
-    _required[:] = [required]
+    if sha256 is not None and not _SHA256.fullmatch(sha256):
+        raise _unmet(path, f"sha256={sha256!r}", "64 hexadecimal digits")
+    required = _Required(path, (sha256 or "").lower())
+    if required not in _required:
+        if _required:
+            raise _unmet(path, f"{_required[0].path} is required already", "one lock file")
+        if late:
+            raise _unmet(path, "plugins have been looked up already", "the call before any op")
+    before, _required[:] = [*_required], [required]
     try:
         read_lock(path)
     except BaseException:

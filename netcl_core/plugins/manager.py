@@ -68,10 +68,10 @@ def require_lock(path: str | Path, sha256: str | None = None) -> None:
         path: The lock file, as `netcl plugins lock` wrote it.
         sha256: The digest of the file in hexadecimal, as `sha256sum` prints it; None: any.
 
-    Raises PluginError NP513 if the file is not there or has another digest, and where plugins have
-    been looked up already.
+    Raises PluginError NP513 if the file is not there or has another digest, if `sha256` is none,
+    and where another file is required or plugins have been looked up already.
     """
-    require(Path(path).resolve(), (sha256 or "").lower(), registry.demand.begun)
+    require(Path(path).resolve(), sha256, registry.demand.begun)
 
 
 def namespace(name: str, who: str = "") -> ModuleType:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from netcl_core.plugins.lock_file import read_lock as read_lock
     from netcl_core.plugins.lock_file import switched_off as switched_off
     from netcl_core.plugins.names import reserved as reserved
+    from netcl_core.plugins.namespace_import import NamespaceFinder as NamespaceFinder
     from netcl_core.plugins.plugin import CORE_PREFIX as CORE_PREFIX
     from netcl_core.plugins.plugin import MANIFEST as MANIFEST
     from netcl_core.plugins.plugin import PLUGINS as PLUGINS
@@ -83,6 +84,7 @@ _NAMES: Final = {
         "LOCK_FILE lock_file lock_is_strict nearest_lock_file read_lock switched_off"
     ),
     "plugins.names": "reserved",
+    "plugins.namespace_import": "NamespaceFinder",
     "plugins.plugin": "CORE_PREFIX MANIFEST PLUGINS PRIMITIVES Plugin",
     "plugins.registry": "USER USER_PRIORITY Row registry winner_of",
     "plugins.resolution": "Choice Decision Offer canonical decide",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, final
 
 from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, message
+from netcl_core.hardware import forks
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SERVING_OPS, fetch
 from netcl_core.plugins.lazy_loading import Demand, Loader, load_needed
 from netcl_core.plugins.names import check_name, check_priority
@@ -378,3 +379,4 @@ class Transaction:
 
 
 registry: Final = Registry()
+forks.wait_for("loading plugins", registry, registry.demand)

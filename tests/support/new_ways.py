@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
@@ -12,7 +13,7 @@ from typing import Final
 from distributions import install, install_plugin
 from other_ways import EVIL
 from place import MANIFEST, RICH, SHORT, Place
-from ways import CODE_FILE, INFO, MODULE, TEMPLATE_FILE, WAYS, Variables, way
+from ways import CODE_FILE, INFO, MANIFEST_FILE, MODULE, TEMPLATE_FILE, WAYS, Variables, way
 
 __all__ = ["WAYS"]
 
@@ -156,6 +157,20 @@ _sets("MissingOpError", "only what is signed", NETCL_TRUST="signed")
 _sets("", "advisories that cannot be read", NETCL_ADVISORIES="/proc/nowhere")
 _sets("", "a program for interactive sessions", PYTHONSTARTUP="/proc/self/environ")
 _sets("", "no assertions", PYTHONOPTIMIZE="2")
+
+
+@way("NP505", "a file in the name of another")
+def _(place: Place) -> None:
+    """The digest of all files has a line for each; one name holds a line, and a file is gone."""
+    gone = place.folder / MANIFEST_FILE
+    line = f"{MANIFEST_FILE}\t{hashlib.sha256(gone.read_bytes()).hexdigest()}\n"
+    named = place.folder / line / TEMPLATE_FILE
+    named.parent.parent.parent.mkdir(parents=True)
+    shutil.move(place.folder / Path(TEMPLATE_FILE).parent, named.parent)
+    gone.unlink()
+    record = place.folder / INFO / "RECORD"
+    rows = record.read_text().splitlines(keepends=True)
+    record.write_text("".join(r for r in rows if MANIFEST_FILE not in r and TEMPLATE_FILE not in r))
 
 
 @way("", "byte code elsewhere")

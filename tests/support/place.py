@@ -73,8 +73,9 @@ warnings.simplefilter("ignore")
 with nc.use_device("numpy"):
     ops = [ag.shared_op, ag.relu, ag.t_op, ag.s_op]
     values = [op(x).item() for op in ops for x in (-1.0, 1.0)]
+    import netcl_core.c_space as space
     compiled = ag.jit_compile(lambda x: ag.shared_op(ag.relu(x)))
-    values += [compiled(ag.tensor([2.0])).item(), nc.c_space.factor]
+    values += [compiled(ag.tensor([2.0])).item(), space.factor]
 rows = [[kind, r.record.name, r.provider] for kind in REGISTERED for r in registry.rows(kind)]
 states = {p.id: [p.state, p.reason] for p in nc.plugins.list()}
 print(json.dumps([values, sorted(rows), sorted(command_providers()), states]))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+
 import numpy as np
 import pytest
 from netcl_plugin_data_kernels.screening import screen_of
@@ -108,6 +111,11 @@ MORE = {
     ),
     "many rounds": ("", "\n#pragma unroll 100000\nwhile (x[0] < n) x[0] += 1;"),
     "many rounds of many": ("", "\n#pragma unroll\nwhile (x[0] < n)" * 5 + "x[0] += 1;"),
+    "casts in each other": ("", f"x[0] = {'((float)(int)' * 40}1{')' * 40};"),
+    "many dimensions": ("", f"float t{'[1]' * 1000};"),
+    "many parameters": (f"void f(int a{', int b' * 999}) {{}}", ""),
+    "a size of many digits": ("", f"float t[{'9' * 5000}];"),
+    "rounds of many digits": ("", f"\n#pragma unroll {'9' * 5000}\nwhile (n) x[0] += 1;"),
     "functions that double": (
         "float f0(float a) { return a; } "
         + "".join(
@@ -159,6 +167,24 @@ def test_a_kernel_calls_nothing_else(bounds: bool, above: str, body: str, word: 
 def test_nothing_but_the_small_grammar_is_read(bounds: bool, above: str, body: str) -> None:
     with pytest.raises(TemplateError, match="the kernel of data"):
         BOTH[bounds](kernel(body, above))
+
+
+#: Sources for which a reader takes minutes that looks at everything again at each word.
+LONG = {
+    "parentheses": f"x[0] = {'(' * 300_000};",
+    "variables that depend on the next": "int i0 = 0; "
+    + "".join(f"int i{k} = 0; " for k in range(1, 4000))
+    + "".join(f"i{k} = i{k + 1}; " for k in range(3999))
+    + "i3999 = 1 / n; x[i0] = 1;",
+}
+
+
+@pytest.mark.parametrize("body", LONG.values(), ids=LONG)
+def test_a_long_source_is_read_or_refused_soon(body: str) -> None:
+    start = time.process_time()
+    with contextlib.suppress(TemplateError):
+        bounded(kernel(body))
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("body", OUTSIDE.values(), ids=OUTSIDE)

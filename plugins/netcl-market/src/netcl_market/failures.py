@@ -314,7 +314,7 @@ FAILURES: Final[dict[str, FailureKind]] = {
         ),
         NP513=(
             "The lock file that the program requires (`nc.require_lock`) is not there, has another "
-            "digest, or is required too late.",
+            "digest, or is required too late or after another one.",
             "Restore the file, or give the digest of the one that you have read. Call the function "
             "before the first op.",
         ),

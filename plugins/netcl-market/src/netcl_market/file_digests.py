@@ -20,6 +20,8 @@ from netcl_market.sealed import Sealed
 _SCHEMA: Final = 2
 _SETTLED_NS: Final = 2_000_000_000
 MISSING: Final = "missing"
+#: How names are written that look like another row.
+_PLAIN: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\t": "\\t"})
 #: Size, times in nanoseconds, inode.
 _Stamp: TypeAlias = tuple[int, int, int, int]
 #: The digest of all, and the stamp and digest of each file by its path.
@@ -74,7 +76,7 @@ def whole(files: Iterable[tuple[str, str]]) -> str:
     """One digest of all: the same wherever and in whichever order they are installed."""
     import hashlib  # brings OpenSSL, which a load from receipts does without
 
-    text = "".join(f"{name}\t{content}\n" for name, content in sorted(files))
+    text = "".join(f"{name.translate(_PLAIN)}\t{content}\n" for name, content in sorted(files))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final, final
 
+from netcl_core.plugins.protocol import NamespaceFinder
 from netcl_market.failures import plugin_error
 from netcl_market.installed import Places, module_of
 
@@ -130,8 +131,17 @@ class Sealed(MetaPathFinder):
             spec.submodule_search_locations = []  # its modules are found here
             return spec if "." in name or name in self._folders.values() else None
         if name.partition(".")[0] in self._folders.values():
-            raise ModuleNotFoundError(f"the lock knows no module {name!r}", name=name)
+            return _namespace(name)
         return None
+
+
+def _namespace(name: str) -> ModuleSpec:
+    """A namespace that a locked plugin brings, as `netcl_core.nn`, which is no file of the core."""
+    for finder in [each for each in sys.meta_path if isinstance(each, NamespaceFinder)]:
+        spec = finder.find_spec(name, None)
+        if spec is not None:
+            return spec
+    raise ModuleNotFoundError(f"the lock knows no module {name!r}", name=name)
 
 
 @final

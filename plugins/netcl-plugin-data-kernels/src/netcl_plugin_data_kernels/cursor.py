@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from netcl_plugin_data_kernels.vocabulary import Refused, Token, tokens
+
+#: Parentheses, statements and casts in each other; more of them crash a compiler.
+DEEPEST: Final = 64
 
 
 class Cursor:
@@ -13,6 +16,7 @@ class Cursor:
 
     Attributes:
         text: The token's text.
+        depth: How much the token is inside of.
     """
 
     def __init__(self, source: str) -> None:
@@ -20,6 +24,7 @@ class Cursor:
         self._tokens = tokens(source)
         self._place = 0
         self.text = self._tokens[0].text
+        self.depth = 0
         self._out: list[str] = []
         self._copied = 0
 
@@ -64,6 +69,18 @@ class Cursor:
     def skip(self) -> None:
         """Write nothing of what was read since the last `say`."""
         self._copied = self.now.at
+
+    def descend(self) -> None:
+        """Go inside of something; Refused if that is inside of too much already."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self.refuse(f"at most {DEEPEST} parentheses, blocks and signs in each other")
+
+    def deeper(self, read: Callable[[], None]) -> None:
+        """Read what stands inside of something."""
+        self.descend()
+        read()
+        self.depth -= 1
 
     def mark(self) -> tuple[int, int, int]:
         """Where reading stands; `back` goes there."""

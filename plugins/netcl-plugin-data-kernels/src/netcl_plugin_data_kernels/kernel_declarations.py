@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from netcl_plugin_data_kernels.cursor import Cursor
 from netcl_plugin_data_kernels.vocabulary import ATTRIBUTES, BYTES, QUALIFIERS, TYPES
+
+#: The most elements of one dimension of an array.
+_ELEMENTS: Final = 1 << 31
 
 
 @final
@@ -92,6 +95,8 @@ class DeclarationReader(Cursor):
             if not self.text.isdecimal() or self.text[0] == "0":  # 010 are eight
                 self.refuse("a whole number of elements")
             product *= int(self.take())
+            if max(product, total) > _ELEMENTS:
+                self.refuse(f"at most {_ELEMENTS} elements")
             if not self.given("*"):
                 total, product = total + product, 1
                 if not self.given("+"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+from netcl_plugin_data_kernels.cursor import DEEPEST
 from netcl_plugin_data_kernels.kernel_declarations import DeclarationReader, DeclaredName
 from netcl_plugin_data_kernels.settled import Writes, is_clean
 from netcl_plugin_data_kernels.vocabulary import (
@@ -87,8 +88,11 @@ class ExpressionReader(DeclarationReader):
             self.assignment()
 
     def assignment(self) -> None:
+        self.deeper(self._assignment)
+
+    def _assignment(self) -> None:
         depth = 0
-        while self.peek(depth) == "(":
+        while self.peek(depth) == "(" and depth <= DEEPEST:
             depth += 1
         name, after = self.peek(depth), depth + 1
         start = self.named(name)
@@ -148,6 +152,7 @@ class ExpressionReader(DeclarationReader):
     def operand(self) -> None:
         """Signs and casts before something, and what follows it."""
         changed = False
+        outside = self.depth
         while True:
             self.values += 1
             if self.values > _VALUES:
@@ -167,7 +172,9 @@ class ExpressionReader(DeclarationReader):
                     self.refuse("the address of a value, not of a pointer")
             else:
                 break
+            self.descend()
         self.primary(changed)
+        self.depth = outside
         while self.text in (".", "[", "++", "--"):
             text = self.take()
             if text == ".":

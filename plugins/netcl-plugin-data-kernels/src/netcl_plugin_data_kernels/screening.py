@@ -40,6 +40,9 @@ _PRIVATE: Final = 4096
 _STACK: Final = 2 << 20
 #: The most work-items of a group where the plugin leaves that to the driver.
 _ITEMS: Final = 4096
+#: More of these crash a compiler, or keep it busy for a minute.
+_DIMENSIONS: Final = 8
+_PARAMETERS: Final = 250
 #: How often a loop is written out where the source leaves that to the compiler.
 _ROUNDS: Final = "8"
 #: What stands before a source. PoCL only warns where a function stores more than a pointer's type.
@@ -152,6 +155,8 @@ class _Reader(ExpressionReader):
         if self.text == "void" and self.peek() == ")":
             self.take()
         while self.text != ")":
+            if len(parameters) == _PARAMETERS:
+                self.refuse(f"at most {_PARAMETERS} parameters")
             if parameters:
                 self.want(",")
             words, type_ = self.specifiers()
@@ -183,6 +188,8 @@ class _Reader(ExpressionReader):
             while self.given("["):
                 if pointer:
                     self.refuse("no arrays of pointers")
+                if len(sizes) == _DIMENSIONS:
+                    self.refuse(f"at most {_DIMENSIONS} dimensions")
                 sizes.append(self.size())
             bytes_ = BYTES.get(type_, 8) * math.prod(sizes)
             self.used += bytes_
@@ -209,7 +216,7 @@ class _Reader(ExpressionReader):
         if not self.given("{"):
             return self.assignment()
         while not self.given("}"):
-            self.initial()
+            self.deeper(self.initial)
             if self.text != "}":
                 self.want(",")
         return None
@@ -226,6 +233,9 @@ class _Reader(ExpressionReader):
         self.scopes.pop()
 
     def statement(self) -> None:
+        self.deeper(self._statement)
+
+    def _statement(self) -> None:
         token = self.now
         text = token.text
         self.values = 0

@@ -62,11 +62,15 @@ class Writes:
     def settled(self) -> frozenset[str]:
         """The variables that only ever hold clean values."""
         names = {name for name, whole in self._declared.items() if whole}
-        while True:
-            unclean = {
-                name for name in names
-                if not all(is_clean(index, names) for index in self._written.get(name, ()))
-            }  # fmt: skip
-            if not unclean:
-                return frozenset(names)
-            names -= unclean
+        users: dict[str, set[str]] = {}
+        for name in names:
+            for word in {text for tokens in self._written.get(name, ()) for text in tokens}:
+                users.setdefault(word, set()).add(name)
+        waiting = [*names]
+        while waiting:
+            name = waiting.pop()
+            written = self._written.get(name, ())
+            if name in names and not all(is_clean(index, names) for index in written):
+                names.remove(name)
+                waiting += users.get(name, ())
+        return frozenset(names)

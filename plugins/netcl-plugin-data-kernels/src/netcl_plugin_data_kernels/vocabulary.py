@@ -126,6 +126,9 @@ _TOKEN: Final = re.compile(
     r"|(?P<sign><<=|>>=|\+\+|--|<<|>>|&&|\|\||[-+*/%&|^<>=!]=|[(){}\[\];,.?:~!=<>&|+*/%^-])",
     re.DOTALL,
 )
+#: Tokens of a source, and characters of one: more keep the reader or a compiler busy for minutes.
+_MOST: Final = 50_000
+_LONGEST: Final = 200
 #: What compilers replace wherever it stands, and what no source of ours holds.
 _ANYWHERE: Final = re.compile(r"\\|\?\?|[^\t\n -~]")
 
@@ -145,6 +148,8 @@ def tokens(source: str) -> list[Token]:
         if kind == "pragma" and not _PRAGMA.fullmatch(text):
             raise Refused(at, text, "no directive but `#pragma unroll` or `OPENCL ...`")
         if kind != "space":
+            if len(text) > _LONGEST or len(tokens) == _MOST:
+                raise Refused(at, text, f"{_MOST} words and signs of at most {_LONGEST} characters")
             tokens.append(Token(kind, text, at))
         at = match.end()
     tokens.append(Token("end", "the end", at))

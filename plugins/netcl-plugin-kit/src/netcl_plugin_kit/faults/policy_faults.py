@@ -32,9 +32,16 @@ def run_policy_mutants(table: Table) -> Iterator[MutantVerdict]:
             own = [case for case in cases.get(op, ()) if policy.storage in case.takes]
             for rule in _BROKEN if own else ():
                 wrong = replace(policy, ops={**policy.ops, op: rule})
+                if not any(_differs(policy, wrong, case) for case in own):
+                    continue  # the op widens its operands by itself
                 caught = "policy" if _is_caught(wrong, own) else ""
                 text = f"{policy.rule(op, 'operator')} -> {rule} for {op}"
                 yield MutantVerdict(policy.name, "rule", text, caught)
+
+
+def _differs(policy: AmpPolicy, wrong: AmpPolicy, case: Case) -> bool:
+    where = get_device("numpy")
+    return policies.dtypes_in(policy, case, where) != policies.dtypes_in(wrong, case, where)
 
 
 def _is_caught(policy: AmpPolicy, cases: list[Case]) -> bool:

@@ -51,11 +51,14 @@ def check_dtypes(policy: AmpPolicy, case: Case, device: Device) -> None:
     kind = "operator" if case.primitive is None else "primitive"
     rule = policy.rule(case.op, kind)
     for dtype in _given(policy, case):
-        nodes = [x for x in _traced(policy, case, device, dtype) if x.op_name != _CAST]
-        used = {operand for node in nodes for operand in _computed(node)}
-        if policy.storage == _SINGLE or policy.storage not in used:
+        nodes = _traced(policy, case, device, dtype)
+        computing = [node for node in nodes if node.op_name != _CAST]
+        used = {operand for node in computing for operand in _computed(node)}
+        rounded = dtype == _SINGLE and len(computing) < len(nodes)
+        if policy.storage == _SINGLE or not (rounded or policy.storage in used):
             continue
-        what = f"{policy.name}: {case} of {dtype} is computed in {policy.storage}"
+        done = "computed in" if policy.storage in used else "rounded to"
+        what = f"{policy.name}: {case} of {dtype} is {done} {policy.storage}"
         if case.op in policy.forbids:
             raise AssertionError(
                 f"{what}, which the policy forbids; its rule is {rule!r}. "
@@ -65,18 +68,35 @@ def check_dtypes(policy: AmpPolicy, case: Case, device: Device) -> None:
             raise AssertionError(f"{what}, though its rule is 'keep'")
 
 
+def dtypes_in(policy: AmpPolicy, case: Case, device: Device) -> list[list[tuple[str, ...]]]:
+    """In which dtypes the calls of a case compute under a policy, for each dtype of operands.
+
+    The cast of an operand of float32 is among the calls, since it rounds.
+    """
+    return [
+        [
+            tuple(_computed(node))
+            for node in _traced(policy, case, device, dtype)
+            if any(_computed(node)) or (dtype == _SINGLE and node.op_name == _CAST)
+        ]
+        for dtype in _given(policy, case)
+    ]
+
+
 def check_tolerance(policy: AmpPolicy, case: Case, device: Device) -> None:
     """Values and gradients of float32 and of stored operands, beside float64.
 
-    Where nothing is cast, float32 operands give what they give without a policy, and stored ones
-    what the op makes of their dtype: only the latter is looked at.
+    Where nothing is cast, operands give what they give without a policy: those of float32 are not
+    looked at, and stored ones on the NumPy path alone. What a device makes of these is for the
+    check of the op's own plugin to say.
     """
+    kept = "" if device.has_kernels else policy.storage
     for dtype in _given(policy, case):
         nodes = _traced(policy, case, device, dtype)
         used = {operand for node in nodes for operand in _computed(node)}
         other = policy.storage if dtype == _SINGLE else _SINGLE
         cast = not nodes or other in used
-        if not (cast or dtype == policy.storage):
+        if not (cast or dtype == kept):
             continue
         arrays = case.main_sample(dtype)
         wide = [x.astype(np.float32) if DTYPES[x.dtype.name].floating else x for x in arrays]

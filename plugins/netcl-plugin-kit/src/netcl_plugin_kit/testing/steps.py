@@ -107,6 +107,10 @@ def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) 
         for policy in table.policies:
             steps += _of_policy(policy, device, thorough)
     for policy in table.policies:
+        # A trace computes nothing, and shows the same dtypes on every device.
+        where = [device for device in devices if not policy.unmet(device)]
+        cases = all_cases() if where else []
+        steps += [_tried(policies.check_dtypes, policy, case, where[0]) for case in cases]
         named = partial(_without_cases, partial(policies.check_names, policy))
         steps.append(CheckStep("policy", named, op=policy.name))
     return steps
@@ -156,11 +160,16 @@ def _of_policy(policy: AmpPolicy, device: Device, thorough: bool) -> Iterator[Ch
         cases = cases[::_OF_A_POLICY]
     skip = policy.unmet(device) or ("" if cases else "no op is installed to try it with")
     for case in () if skip else cases:
-        for check in (policies.check_dtypes, policies.check_tolerance):
-            run = partial(_without_cases, partial(check, policy, case, device))
-            yield CheckStep("policy", run, (), device, policy.storage, policy.name)
+        yield _tried(policies.check_tolerance, policy, case, device)
     if skip:
         yield CheckStep("policy", partial(_complain, ""), (), device, op=policy.name, skip=skip)
+
+
+def _tried(
+    check: Callable[[AmpPolicy, Case, Device], None], policy: AmpPolicy, case: Case, device: Device
+) -> CheckStep:
+    run = partial(_without_cases, partial(check, policy, case, device))
+    return CheckStep("policy", run, (), device, policy.storage, policy.name)
 
 
 def _without_cases(run: Callable[[], None], cases: Sequence[Case]) -> None:
