@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -177,6 +178,7 @@ def test_a_device_of_pytorchs_name_is_the_default(spec: str, either: nc.Device) 
 def test_importing_a_missing_namespace_names_its_package(python: Callable[..., str]) -> None:
     code = """
 import importlib
+import sys
 for name in ("nn", "nothing", "nn.deeper", "_hidden"):
     try:
         importlib.import_module(f"netcl_core.{name}")
@@ -259,3 +261,8 @@ def test_errors_are_also_the_built_in_ones() -> None:
     assert issubclass(MissingOpError, AttributeError)
     assert issubclass(MissingNamespaceError, ImportError)
     assert issubclass(ArgumentError, TypeError)
+
+
+def test_pickle_may_ask_for_torch() -> None:
+    """It asks all modules for names as `torch.x`; importing netcl_torch changes PyTorch."""
+    assert not hasattr(nc, "torch") and "netcl_torch" not in sys.modules

@@ -112,8 +112,8 @@ hooked-in-place reverse ops/in_place.py
 - leave_hooks(x, old)
 + leave_hooks(x, x)
 gradients-of-failed capture netcl_plugin_capture/capture.py
-- for leaf, gradient in [*made.leaves.values(), *self._dropped]:
-+ for leaf, gradient in [*self._dropped, *made.leaves.values()]:
+- for leaf, gradient in [*recorder.leaves.values(), *self._dropped]:
++ for leaf, gradient in [*self._dropped, *recorder.leaves.values()]:
 second-backward capture runtime/recording.py
 - return leaf.grad is not None and not capture.made(leaf.grad.value.memory)
 + return leaf.grad is not None
@@ -178,8 +178,8 @@ setting-before-lock lock plugins/resolution.py
 - rules = (by_lock, _ranked) if lock_is_strict() else (_ranked, by_lock)
 + rules = (_ranked, by_lock)
 other-files-same-version loading netcl_market/states.py
-- if (found.version, found.record) == (distribution.version, distribution.fingerprint()):
-+ if found.version == distribution.version:
+- if (state.version, state.record) == (distribution.version, distribution.fingerprint()):
++ if state.version == distribution.version:
 sibling-switched-off loading plugins/selection.py
 - return own in {"", plugin.name} and canonical(plugin.distribution) in named(distribution)
 + return canonical(plugin.distribution) in named(distribution)

@@ -32,7 +32,8 @@ _TIMES = [
         "PyTorch": 4, "torch.compile": 5, "CUDA graph": 6}),
     ("GPT 8 x 512, training step, 16 bits, H200", _GPT_16, 3, {
         "PyTorch": 4}),
-    ("ResNet-18, training step, float32, H200", "ResNet-18, batch 128", 3, {"PyTorch": 4}),
+    ("ResNet-18, training step, float32, H200", "ResNet-18, batch 128, SGD, float32", 3, {
+        "PyTorch": 4}),
 ]  # fmt: skip
 
 

@@ -112,6 +112,31 @@ def test_any_sums(
                         compare(given, index, dim, shape)
 
 
+@pytest.mark.parametrize("device", OPENCL, ids=str)
+def test_sums_by_atomics(device: nc.Device, monkeypatch: pytest.MonkeyPatch, renewed: None) -> None:
+    """Each place has a unit of its own: no term of another place makes it coarse."""
+    monkeypatch.setattr(device, "kind", "gpu")
+    random = np.random.default_rng(7)
+    index = random.integers(0, 12, 3000)
+    terms = (random.standard_normal(3000) * 10.0 ** (6.0 * index - 36)).astype(np.float32)
+    terms[index == 11] = 0
+    special = {0: [np.inf], 1: [-np.inf, 1], 2: [np.inf, -np.inf], 3: [np.nan]}
+    for place, values in special.items():
+        terms[np.flatnonzero(index == place)[: len(values)]] = values
+    with nc.use_device(device):
+        sums = ADD_AT_INDEX(nc.tensor(terms), nc.tensor(index), 0, "found", False, False, (13,))
+        again = ADD_AT_INDEX(
+            nc.tensor(terms[::-1].copy()), nc.tensor(index[::-1].copy()), 0, "found", False, False,
+            (13,))  # fmt: skip
+    wanted, sizes = np.zeros(13), np.zeros(13)
+    with np.errstate(invalid="ignore"):
+        np.add.at(wanted, index, terms.astype(np.float64))
+    np.add.at(sizes, index, np.abs(terms.astype(np.float64)))
+    np.testing.assert_array_equal(sums.to_host(), again.to_host())
+    np.testing.assert_array_equal(sums.to_host()[:4], wanted[:4])
+    assert (np.abs(sums.to_host()[4:] - wanted[4:]) <= 1e-7 * sizes[4:] + 1e-45).all()
+
+
 def compare(given: Any, index: Any, dim: int, shape: tuple[int, ...]) -> None:
     """What the op adds up against NumPy, with the same places named from behind for slices."""
     whole = index.ndim != len(shape) or len(shape) == 1

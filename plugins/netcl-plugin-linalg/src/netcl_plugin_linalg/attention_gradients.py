@@ -27,17 +27,15 @@ def backward(saved: Saved, grad: Any) -> Sequence[Any]:
     """The gradients of the operands; a mask's is the only one to have the matrix in memory."""
     query, key, value, mask, state = saved.inputs
     given = (query, key, value, mask, state, saved.output, saved.residuals[0], grad)
-    gradients: list[Any] = [None] * 5
+    grads: list[Any] = [None] * 5
     if any(saved.needs[:3]):
         parts = GRADIENTS(*given, **saved.attrs)
         for i, (part, x) in enumerate(zip(parts, (query, key, value), strict=True)):
-            gradients[i] = (
-                _summed(part, x.shape, saved.attrs["enable_gqa"]) if saved.needs[i] else None
-            )
+            grads[i] = _summed(part, x.shape, saved.attrs["enable_gqa"]) if saved.needs[i] else None
     if saved.needs[3]:
         slope, _ = slopes(given, **saved.attrs)
-        gradients[3] = _summed(slope, mask.shape, False).astype(mask.dtype)
-    return gradients
+        grads[3] = _summed(slope, mask.shape, False).astype(mask.dtype)
+    return grads
 
 
 def _summed(part: Any, shape: Sequence[int], grouped: bool) -> Any:

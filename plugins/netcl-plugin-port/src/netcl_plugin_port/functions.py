@@ -178,6 +178,37 @@ def as_tensor(data: Any, dtype: Any = None, device: str | nc.Device | None = Non
     return moved if dtype is None else moved.astype(dtype)
 
 
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: str | nc.Device | None = None,
+    copy: bool | None = None,
+    requires_grad: bool | None = None,
+) -> Any:
+    """A tensor of any shape and dtype as it is, if it may be; else a copy, as `as_tensor` makes it.
+
+    >>> x = nc.zeros(2)
+    >>> nc.asarray(x) is x, nc.asarray(x, copy=True) is x
+    (True, False)
+
+    Args:
+        obj: A tensor, or host data.
+        dtype: None: that of `obj`.
+        device: None: that of `obj`, for host data the default device.
+        copy: True: a copy in any case; False: none; None: where one is needed.
+        requires_grad: None: as `obj` does. A bool: apart from the graph of `obj`.
+
+    Raises ArgumentError where a copy is needed and not allowed.
+    """
+    x = as_tensor(obj, dtype, device)
+    if copy is False and x is not obj:
+        given = f"copy=False for a {type(obj).__name__} that has to be copied"
+        raise ArgumentError(message("asarray", given, "a tensor of this dtype and device"))
+    x = x.clone() if copy and x is obj else x
+    return x if requires_grad is None else x.detach().requires_grad_(requires_grad)
+
+
 def from_numpy(ndarray: Any) -> nc.Tensor:
     """A tensor with a copy of a NumPy array; PyTorch's shares the memory, which no device can.
 

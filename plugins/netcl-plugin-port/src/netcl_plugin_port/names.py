@@ -50,7 +50,7 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         ),
         "GradScaler": "netcl_core.amp:GradScaler",
         "Size": "builtins:tuple",
-        "asarray": f"{_PORT}.functions:as_tensor",
+        "asarray": f"{_PORT}.functions:asarray",
         "channels_last": f"{_PORT}.functions:CHANNELS_LAST",
         "channels_last_3d": f"{_PORT}.functions:CHANNELS_LAST",
         "contiguous_format": f"{_PORT}.functions:CONTIGUOUS",

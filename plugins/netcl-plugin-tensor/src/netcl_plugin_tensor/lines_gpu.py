@@ -155,13 +155,14 @@ def by_atomics(request: Request, picked: Spec, full: Spec) -> Kernels | None:
         return Kernels((first, Kernel(TEMPLATE, "add_integers", args, *sizes, context)))
     exponents, sums, shift = ("scratch", 0), ("scratch", 1), _SUM_BITS - _FRACTION_BITS - bits
     read = (("in", 0), ("in", 1), exponents)
-    units = (exponents, sums, ("out", 0), ("ulong", full.size), ("int", shift))
+    units = (exponents, sums, ("out", 0), ("ulong", full.size))
+    context["shift"] = shift
     return Kernels(
         (
             fill(request.device, Spec(full.shape, "int32"), "zeros", ("int", 0), exponents),
             fill(request.device, Spec(full.shape, "int64"), "zeros", ("int", 0), sums),
             Kernel(TEMPLATE, "find_exponents", (*read, *numbers), *sizes, context),
-            Kernel(TEMPLATE, "add_units", (*read, sums, *numbers, ("int", shift)), *sizes, context),
+            Kernel(TEMPLATE, "add_units", (*read, sums, *numbers), *sizes, context),
             Kernel(TEMPLATE, "sums_of_units", units, *geometry.groups(request.device, full.size),
                    context),
         ),

@@ -94,7 +94,7 @@ def scatter(
 def scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
     """`input` with the elements of `src` added at indices along an axis; arguments as of `scatter`.
 
-    They are added in the order of the index, so that the result is the same every time.
+    The result is the same every time: where work-items share a place they add whole numbers.
 
     >>> ag.scatter_add(nc.zeros(2), 0, nc.tensor([1, 1]), nc.tensor([1.0, 5.0])).tolist()
     [0.0, 6.0]

@@ -94,7 +94,7 @@ class NetclRecord:
 
 def _graph(outputs: Any, leaves: Sequence[Any]) -> list[Any]:
     """The tensors of a graph, and its nodes after those that they were made of."""
-    nodes: list[Any] = []
+    behind: list[Any] = []
     seen: set[int] = set()
 
     def visit(x: Any) -> None:
@@ -109,8 +109,8 @@ def _graph(outputs: Any, leaves: Sequence[Any]) -> list[Any]:
             others = (x.value, x.source, *x.inputs, *(x.kept or ()), *[y for y, _ in x.versions])
             for other in others:
                 visit(other)
-        nodes.append(x)
+        behind.append(x)
 
     for operand in (*leaves, *(outputs if isinstance(outputs, tuple) else (outputs,))):
         visit(operand)
-    return nodes
+    return behind

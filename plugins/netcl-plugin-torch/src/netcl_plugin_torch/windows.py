@@ -44,23 +44,23 @@ def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride
     dims = weight.ndim - 2
     stride, padding, dilation = (_each(v, dims) for v in (stride, padding, dilation))
     attrs = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    gradients: list[Any] = [None, None, None]
+    grads: list[Any] = [None, None, None]
     if mask[0] and transposed:
         gradient = _conv("conv", dims)(grad, weight, None, **attrs)
-        gradients[0] = gradient[(..., *(slice(0, n) for n in x.shape[2:]))]
+        grads[0] = gradient[(..., *(slice(0, n) for n in x.shape[2:]))]
     elif mask[0]:
         sizes = zip(x.shape[2:], grad.shape[2:], weight.shape[2:], stride, padding, dilation,
                     strict=True)  # fmt: skip
         left = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in sizes]
-        gradients[0] = _conv("conv_transpose", dims)(
+        grads[0] = _conv("conv_transpose", dims)(
             grad, weight, None, output_padding=tuple(left), **attrs
         )
     if mask[1]:
         first, second = (grad, x) if transposed else (x, grad)
-        gradients[1] = WEIGHTS[dims - 1](first, second, tuple(weight.shape[2:]), **attrs)
+        grads[1] = WEIGHTS[dims - 1](first, second, tuple(weight.shape[2:]), **attrs)
     if mask[2]:
-        gradients[2] = ag.sum(grad, tuple(i for i in range(grad.ndim) if i != 1))
-    return tuple(gradients)
+        grads[2] = ag.sum(grad, tuple(i for i in range(grad.ndim) if i != 1))
+    return tuple(grads)
 
 
 # -- pooling -----------------------------------------------------------------------------
