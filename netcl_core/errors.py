@@ -7,13 +7,10 @@ all errors of the project read alike.
 
 from __future__ import annotations
 
-import functools
-import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from opcode import opmap
-from typing import Any, TypeVar
+from typing import TypeVar
 
 _Error = TypeVar("_Error", bound="NetclError")
 
@@ -85,25 +82,6 @@ def told_absent(who: str, name: str, remedy: str) -> MissingNameError:
     error = MissingNameError(message(who, f"it has no {name!r}", "", remedy))
     error.told = True
     return error
-
-
-def importable(ask: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A module's `__getattr__` whose error reaches the user of `from module import name`.
-
-    That statement replaces an AttributeError by one without its text, and no other error.
-    """
-
-    @functools.wraps(ask)
-    def asked(name: str) -> Any:
-        try:
-            return ask(name)
-        except NetclError as error:
-            asking = sys._getframe(1)
-            if asking.f_code.co_code[asking.f_lasti] != opmap["IMPORT_FROM"]:
-                raise
-            raise MissingNamespaceError(str(error)) from None
-
-    return asked
 
 
 def raised_at(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.errors import MissingOpError, importable, message
+from netcl_core.errors import MissingOpError, message
 from netcl_core.hardware.device import Device
 from netcl_core.ops.casting import astype, clone
 from netcl_core.ops.choosing import contested
@@ -243,7 +243,7 @@ def face_of(names: dict[str, Any], place: str, short: Mapping[str, str]) -> Call
             names.pop(fetched.pop(), None)
 
     registry.on_change(forget)
-    return importable(get) if place == "autograd" else get
+    return get
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,6 @@ from typing import Any
 
 from netcl_core.errors import (
     MissingNamespaceError,
-    importable,
     message,
     missing_name,
     plain,
@@ -96,21 +95,17 @@ def namespace(name: str, who: str = "") -> ModuleType:
 def _tidied(module: ModuleType) -> ModuleType:
     """A namespace of which `dir` and the tab key show what it offers, and not what it imports.
 
-    That is what `__all__` has, else what the module's own distribution makes. What is imported
-    from it and is not there gets the text of its `__getattr__`.
+    That is what `__all__` has, else what the module's own distribution makes.
     """
     own = vars(module)
-    if "__tidied__" in own:
+    if "__dir__" in own:
         return module
-    own["__tidied__"] = True
-    if "__getattr__" in own:
-        own["__getattr__"] = importable(own["__getattr__"])
     maker = _maker(module)
     offered = own.get("__all__") or [
         name for name, value in own.items() if name[0] != "_" and _maker(value) == maker
     ]
     shown = sorted({*offered, *(name for name in own if name.startswith("__"))})
-    own.setdefault("__dir__", lambda: shown)
+    own["__dir__"] = lambda: shown
     for name in offered:
         if isinstance(own.get(name), ModuleType):
             _tidied(own[name])

@@ -17,6 +17,8 @@ from typing import Any, Final, final
 from netcl_core.errors import MissingNamespaceError
 
 _PREFIX: Final = "netcl_core."
+#: The own names of modules that were imported as namespaces.
+_handed_out: Final[set[str]] = set()
 
 
 def fetched(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
@@ -54,6 +56,7 @@ class NamespaceLoader:
         """Give the module its own spec back, and let modules be found below it."""
         module.__spec__ = self._spec
         module.__dict__.setdefault("__path__", [])
+        _handed_out.add(module.__name__)
 
 
 @final
@@ -100,16 +103,10 @@ class NamespaceFinder:
     ) -> ModuleSpec | None:
         """The spec of a namespace; None for every other module.
 
-        Raises MissingNamespaceError for a module of PyTorch's with what to import instead.
+        Raises MissingNamespaceError for a name of PyTorch's with what to write instead.
         """
-        name = fullname.removeprefix(_PREFIX)
-        first, *below = name.split(".")
-        if name == fullname or name.startswith("_"):
-            return None
         try:
-            value: Any = self._find(first)
-            for attribute in below:
-                value = getattr(value, attribute)
+            value = self._value(fullname)
         except AttributeError as error:
             if getattr(error, "told", False):  # what to write instead
                 raise MissingNamespaceError(str(error)) from None
@@ -118,3 +115,20 @@ class NamespaceFinder:
             return None
         loader: Any = NamespaceLoader(value)
         return ModuleSpec(fullname, loader)
+
+    def _value(self, fullname: str) -> Any:
+        """What a name leads to; None for one that is none of ours."""
+        name = fullname.removeprefix(_PREFIX)
+        if name.startswith("_"):
+            return None
+        first, *below = name.split(".")
+        if name != fullname:
+            value: Any = self._find(first)
+        else:  # `from netcl_core.nn import x` looks for x below the module's own name
+            parent, _, last = fullname.rpartition(".")
+            if parent not in _handed_out:
+                return None
+            value, below = sys.modules[parent], [last]
+        for attribute in below:
+            value = getattr(value, attribute)
+        return value

@@ -48,7 +48,8 @@ def show_list(as_json: bool) -> int:
         header = ("plugin", "distribution", "version", "kind", "state", "brings")
         print_table(header, rows, ("distribution", "brings"))
         whys = [f"{each.name}: {_why(each)}" for each in plugins if _why(each)]
-        print_text("\n".join(["", *whys] if whys else whys))
+        if whys:
+            print_text("\n".join(["", *whys]))
     else:
         print("No plugin is installed. `netcl plugins search WORD` says which package brings what.")
     for note in notes:
