@@ -47,18 +47,22 @@ def _halves(size: int) -> list[Any]:
     return [np.random.default_rng(0).standard_normal(size, np.float32).astype(np.float16)]
 
 
-def _cast(kind: str, loss: Any) -> Any:
+#: netcl's policy by the dtype in which results are stored.
+POLICIES = {"float16": "fp16-storage", "bfloat16": "bf16-storage"}
+
+
+def cast(kind: str, dtype: str, loss: Any) -> Any:
     """A loss under the policy, or under PyTorch's autocast; the reference is in float64."""
 
     def of(ops: Any, model: Any, *inputs: Any) -> Any:
         if ops is ag:
-            with ag.casting(ag.named_policy(POLICY)):
+            with ag.casting(ag.named_policy(POLICIES[dtype])):
                 return loss(ops, model, *inputs)
         torch = importlib.import_module("torch")
         if next(model.parameters()).dtype == torch.float64:
             return loss(ops, model, *inputs)
-        place, dtype = ("cuda", torch.float16) if kind == "gpu" else ("cpu", torch.bfloat16)
-        with torch.autocast(place, dtype):
+        place, kept = ("cuda", dtype) if kind == "gpu" else ("cpu", "bfloat16")
+        with torch.autocast(place, getattr(torch, kept)):
             return loss(ops, model, *inputs)
 
     return of
@@ -77,10 +81,10 @@ def cases(kind: str) -> Iterator[RaceCase]:
             tolerance=4e-3,
         )
     options: dict[str, Any] = {"limit": None, "tolerance": 0.3, "by_jax": False}
-    cast = partial(_cast, kind)
-    models = {"MLP": mlp.case(kind, mlp.BATCHES[kind][0], cast, **options)}
+    halves = partial(cast, kind, "float16")
+    models = {"MLP": mlp.case(kind, mlp.BATCHES[kind][0], halves, **options)}
     if kind == "gpu":
-        models["GPT"] = gpt.case(kind, cast, **options)
-        models["ResNet-18"] = resnet.case(kind, cast, **options)
+        models["GPT"] = gpt.case(kind, halves, **options)
+        models["ResNet-18"] = resnet.case(kind, halves, **options)
     for name, case in models.items():
         yield replace(case, name=f"{name} {case.name} {POLICY}")

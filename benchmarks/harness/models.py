@@ -69,7 +69,7 @@ def _has(name: str) -> bool:
     return hasattr(place, name.removeprefix("nn."))
 
 
-def _loaded(model: Any, tensor: Callable[[Array], Any]) -> list[Any]:
+def loaded(model: Any, tensor: Callable[[Array], Any]) -> list[Any]:
     """Give a model its weights, and return its parameters."""
     named = dict(model.named_parameters())
     weights = drawn({name: tuple(parameter.shape) for name, parameter in named.items()})
@@ -81,7 +81,7 @@ def _ours(
     build: Build, loss: Loss, data: Callable[[], Sequence[Array]], optimizer: str
 ) -> Training:
     model = build(nc.nn)
-    parameters = _loaded(model, lambda array: array)
+    parameters = loaded(model, lambda array: array)
     inputs = tuple(map(Tensor.from_host, data()))
     optimizing = getattr(nc.optim, optimizer)(parameters, lr=1e-4)
     return Training(lambda *xs: loss(ag, model, *xs), parameters, optimizing, inputs)
@@ -99,7 +99,7 @@ def _theirs(
     torch, ops = library("torch"), torch_ops()
     kind = getattr(torch, dtype)
     model = build(torch.nn)
-    parameters = _loaded(model, torch.from_numpy)
+    parameters = loaded(model, torch.from_numpy)
     model.to(place, kind)
     given = [torch.from_numpy(array).to(place) for array in data()]
     inputs = tuple(tensor.to(kind) if tensor.is_floating_point() else tensor for tensor in given)

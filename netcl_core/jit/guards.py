@@ -210,15 +210,22 @@ class Guards:
         for name in sorted(names):
             self._expect(space.get, name, _MISSING)
 
-    def _class(self, value: type) -> set[str]:
-        """What code may find in a class or its bases, missing in one of them or not."""
+    def _class(self, value: type, unused: frozenset[str] = frozenset()) -> set[str]:
+        """What code may find in a class or its bases, missing in one of them or not.
+
+        Args:
+            value: The class.
+            unused: What Python does not call by itself here.
+        """
         classes = [class_ for class_ in value.__mro__ if _watched(class_)]
         members = {name: member for class_ in classes for name, member in vars(class_).items()}
         dynamic = bool(self.names & _DYNAMIC)
         names = {
             name
             for name, member in members.items()
-            if name in self.names or _is_called(name, member) or (dynamic and name[:2] != "__")
+            if name in self.names
+            or (_is_called(name, member) and name not in unused)
+            or (dynamic and name[:2] != "__")
         }
         for name in sorted(names):
             for class_ in classes:
@@ -235,7 +242,8 @@ class Guards:
     def _object(self, value: Any) -> None:
         """An instance: its attributes that may be read, and those of its class."""
         kind = type(value)
-        names = self._class(kind) | self.names
+        making = frozenset() if self.names & _OF_CLASSES else _MAKING
+        names = self._class(kind, making) | self.names
         if _watched(kind):
             self._watch.read(functools.partial(type, value), kind)
         for class_ in kind.__mro__:
@@ -258,6 +266,9 @@ _DYNAMIC: Final = frozenset(
     {"getattr", "vars", "__dict__", "attrgetter", "asdict", "astuple", "fields",
      "__getattribute__", "getmembers", "methodcaller"}
 )  # fmt: skip
+#: What makes an object of a class, and with which names code gets at the class of one it has.
+_MAKING: Final = frozenset({"__init__", "__new__", "__init_subclass__", "__set_name__"})
+_OF_CLASSES: Final = frozenset({"type", "__class__"})
 #: What changes on a tensor that stays the same.
 _OF_OPERANDS: Final = frozenset({"grad", "requires_grad"})
 #: Where properties and their like keep their functions.
