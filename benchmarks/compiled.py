@@ -18,7 +18,7 @@ from typing import Any
 import gpt
 import mlp
 import resnet
-from harness.models import _ours as trained
+from harness.models import ours as trained
 from harness.training import Training
 from netcl_plugin_kit.timing import Timed, best_times
 

@@ -67,12 +67,12 @@ def _training(item: str, name: str) -> tuple[Callable[[], Any], Callable[[], Any
     if library == "own":
         import netcl_core as nc
 
-        training: Training = models._ours(*given)
+        training: Training = models.ours(*given)
         return lambda: training.step(*training.inputs), nc.cuda.synchronize
     place = "netcl" if library == "netcl" else {"gpu": "cuda", "cpu": "cpu"}[kind]
     if place == "netcl":
         import netcl_torch  # noqa: F401
-    training = models._theirs(*given, place, "float32", fused)
+    training = models.theirs(*given, place, "float32", fused)
     if compiled:
         backend = "netcl" if place == "netcl" else "inductor"
         training = training.compiled(

@@ -54,8 +54,8 @@ def model_case(
     missing = [need for need in needs if not _has(need)]
     return training_case(
         name,
-        partial(_ours, build, loss, data, optimizer),
-        partial(_theirs, build, loss, data, optimizer),
+        partial(ours, build, loss, data, optimizer),
+        partial(theirs, build, loss, data, optimizer),
         limit=limit,
         tolerance=tolerance,
         needs=f"needs {', '.join(missing)}" if missing else "",
@@ -77,9 +77,10 @@ def loaded(model: Any, tensor: Callable[[Array], Any]) -> list[Any]:
     return list(named.values())
 
 
-def _ours(
+def ours(
     build: Build, loss: Loss, data: Callable[[], Sequence[Array]], optimizer: str
 ) -> Training:
+    """netcl's training of a model, on the default device."""
     model = build(nc.nn)
     parameters = loaded(model, lambda array: array)
     inputs = tuple(map(Tensor.from_host, data()))
@@ -87,7 +88,7 @@ def _ours(
     return Training(lambda *xs: loss(ag, model, *xs), parameters, optimizing, inputs)
 
 
-def _theirs(
+def theirs(
     build: Build,
     loss: Loss,
     data: Callable[[], Sequence[Array]],
@@ -96,6 +97,7 @@ def _theirs(
     dtype: str,
     fused: bool,
 ) -> Training:
+    """PyTorch's training of it, with the same weights."""
     torch, ops = library("torch"), torch_ops()
     kind = getattr(torch, dtype)
     model = build(torch.nn)

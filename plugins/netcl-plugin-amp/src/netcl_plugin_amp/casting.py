@@ -42,7 +42,7 @@ class Casting:
     def in_region(self, op: str, tensors: Sequence[Any]) -> Casts | None:
         """What an elementwise op converts its operands to, within its kernel; None: nothing."""
         rule = self.policy.rule(op, "primitive")
-        if rule == "promote" or not self._reaches(tensors[0].device):
+        if rule in ("promote", "leave") or not self._reaches(tensors[0].device):
             return None
         goal = self._goal(rule, tensors)
         targets = tuple([_target(x, goal) for x in tensors])
@@ -72,7 +72,9 @@ class Casting:
         return applies
 
     def _goal(self, rule: Rule, tensors: Sequence[Any]) -> str:
-        """The dtype of floating operands by a rule."""
+        """The dtype of floating operands by a rule; empty: they stay what they are."""
+        if rule == "leave":
+            return ""
         if rule == "promote":
             floats = [(x.dtype, 1) for x in tensors if DTYPES[x.dtype].floating]
             return promote(floats) if floats else ""

@@ -14,8 +14,9 @@ from netcl_core.errors import RegistrationError, coded, message
 from netcl_core.plugins.protocol import OP_KINDS
 
 #: `allow`: floating operands are cast to the policy's storage dtype; `keep`: to float32;
-#: `promote`: to the widest floating dtype among them. float64 stays what it is.
-Rule: TypeAlias = Literal["allow", "keep", "promote"]
+#: `promote`: to the widest floating dtype among them; `leave`: not at all, since its kernels read
+#: operands of several dtypes. float64 stays what it is.
+Rule: TypeAlias = Literal["allow", "keep", "promote", "leave"]
 RULES: Final[tuple[str, ...]] = get_args(Rule)
 #: How many names of a rule its summary has.
 _SHOWN: Final = 5
