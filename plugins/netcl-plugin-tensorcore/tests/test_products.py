@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from netcl_plugin_kit.testing import usable_devices
-from netcl_plugin_linalg import linear
+from netcl_plugin_linalg import gemm_gpu, linear
 from netcl_plugin_linalg.gemm import Product
 from netcl_plugin_tensorcore import products
 from netcl_plugin_tensorcore.products import TILES, WarpTile, multiplied, unsuited
@@ -72,6 +72,7 @@ def run(
     bias: Any = None,
     tile: WarpTile | None = None,
     passes: int = 3,
+    slices: int = 1,
 ) -> Any:
     """The result by emulated instructions."""
     tensors = [
@@ -79,9 +80,9 @@ def run(
     ]
     specs = tuple(nc.Spec(each.shape, dtype) for each in tensors)
     outs = (nc.Spec(shape, dtype),)
-    request = ag.Request("matmul", device, specs, outs, {})
+    request = ag.Request("matmul", device, specs, outs, {}, settings={"slices": slices})
     kernels = multiplied(
-        request, product, tile or SMALL[dtype], bias is not None, "emulated/emulated.j2", passes
+        request, product, bias is not None, "emulated/emulated.j2", passes, tile or SMALL[dtype]
     )
     result = nc.Tensor.full(shape, np.nan, dtype)
     nc.Bound(device, kernels, specs, outs)([each.buffer for each in tensors], [result.buffer])
@@ -156,9 +157,9 @@ def test_gradients_of_a_weight_and_its_bias(device: nc.Device) -> None:
     specs = tuple(nc.Spec(each.shape, "float16") for each in (grad, x))
     outs = (nc.Spec((33, 40), "float16"), nc.Spec((33,), "float16"))
     layouts = (grad.value.geometry, None)
-    request = ag.Request("linear", device, specs, outs, {}, layouts=layouts)
+    request = ag.Request("linear", device, specs, outs, {}, layouts=layouts, settings={"slices": 1})
     product = linear.product_of_gradients(request)
-    kernels = multiplied(request, product, SMALL["float16"], False, "emulated/emulated.j2")
+    kernels = multiplied(request, product, False, "emulated/emulated.j2", tile=SMALL["float16"])
     kernels = products.with_row_sums(request, kernels)
     results = [nc.Tensor.full(out.shape, np.nan, "float16") for out in outs]
     buffers = [each.buffer for each in results]
@@ -166,6 +167,24 @@ def test_gradients_of_a_weight_and_its_bias(device: nc.Device) -> None:
     given, data = grad.to_host().astype("f8"), x.to_host().astype("f8")
     check(results[0].to_host().astype("f8"), given.T @ data, "float16")
     check(results[1].to_host().astype("f8"), given.sum(0), "float16")
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(("dtype", "layout"), list(itertools.product(DTYPES, LAYOUTS)), ids=str)
+def test_the_last_tiles_in_slices(device: nc.Device, dtype: str, layout: Any) -> None:
+    """Behind whole ones, with borders and a bias; twice, since a counter goes back to zero."""
+    if gemm_gpu.FENCE.unmet_everywhere(device) is not None:
+        pytest.skip("no fence for all work-groups")
+    size = 32 if dtype == "float32" else 64
+    m, n, k = size * (2 * device.compute_units + 1) - 8, size - 8, 200
+    a, b, bias = drawn((m, k), dtype), drawn((k, n), dtype), drawn((n,), dtype)
+    stored = a.T if layout[0] else a, b.T if layout[1] else b
+    right = a.astype("f8") @ b.astype("f8") + bias.astype("f8")
+    for slices in (3, 3, 64):  # which are no more than steps
+        found = run(
+            device, product_of(m, n, k, layout), *stored, (m, n), dtype, bias, slices=slices
+        )
+        check(found, right, dtype)
 
 
 @pytest.mark.sample(1)
@@ -272,7 +291,7 @@ NEEDED = {"float32": 36864, "float16": 32768, "bfloat16": 32768}
         ((4096, 4096, 4096), {}, None),
         ((4096, 4096, 4098), {}, None),
         ((65536, 64, 4098), {}, "read rarely"),
-        ((128, 512, 784), {}, "too few to occupy"),
+        ((64, 256, 784), {}, "too few to occupy"),
         ((4096, 4096, 4096), {"max_work_group_size": 64}, "no work-groups of"),
         ((4096, 4096, 4096), {"local_mem_bytes": 16384}, NEEDED),
     ],
@@ -308,20 +327,22 @@ def test_tiles_by_size(groups: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     unmet = None if groups else "no compute capability 9.0a"
     monkeypatch.setattr(Requirements, "unmet_everywhere", lambda self, device: unmet)
     found = {
-        (n, dtype): str(
-            products.default_tile(request_of(n, n, dtype), product_of(n, n, n, (False, False)))
+        (n, dtype): products.default_settings(
+            request_of(n, n, dtype), product_of(n, n, n, (False, False))
         )
-        for n in (4096, 1024, 512)
+        for n in (4096, 1024, 512, 256)
         for dtype in ("float32", "float16")
     }
-    as_one = " groups" if groups else ""
-    assert found == {
-        (4096, "float32"): "128x128x16",
-        (4096, "float16"): f"128x128x32{as_one}",
-        (1024, "float32"): "64x128x16",
-        (1024, "float16"): f"64x128x32{as_one}",
-        (512, "float32"): "None",
-        (512, "float16"): "64x64x32",
+    as_one, last = (" groups", 5) if groups else ("", 1)
+    assert {key: settings and (*settings.values(),) for key, settings in found.items()} == {
+        (4096, "float32"): ("128x128x16", last),
+        (4096, "float16"): (f"128x128x32{as_one}", 1),
+        (1024, "float32"): ("64x128x16", 1),
+        (1024, "float16"): (f"64x128x32{as_one}", 1),
+        (512, "float32"): ("64x128x16", 4) if groups else None,
+        (512, "float16"): ("64x64x32", 1),
+        (256, "float32"): None,
+        (256, "float16"): None,
     }
 
 

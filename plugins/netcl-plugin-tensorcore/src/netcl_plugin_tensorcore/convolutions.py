@@ -28,6 +28,7 @@ from netcl_core.autograd import Implementation, Request, Requirements, Space
 from netcl_plugin_tensorcore.products import (
     INSTRUCTIONS,
     LOOPS,
+    SPEEDS,
     TILES,
     TYPES,
     UNMARKED,
@@ -45,12 +46,6 @@ _LEAST: Final = 1 << 29
 _SPREAD: Final = 1 << 33
 #: Local memory of the launch that packs weights.
 _TURNED: Final = 16384
-#: What a tile reaches, of what the fastest does (NVIDIA H200).
-_SPEEDS: Final[Mapping[int, Mapping[str, float]]] = {
-    2: {"128x128x32 groups": 1.0, "64x128x32 groups": 0.8, "128x128x32": 0.8, "64x128x32": 0.65,
-        "64x64x32": 0.45},
-    4: {"128x128x16": 1.0, "64x128x16": 0.85},
-}  # fmt: skip
 _COSTS: Final = {
     2: Costs(start=300, launch=1 << 25, sum=500, beside=1),
     4: Costs(start=100, launch=1 << 24, sum=80, beside=1),
@@ -168,7 +163,7 @@ def unsuited(weighs: bool, task_of: Callable[[Request], Task], request: Request)
         return "the sizes are no ints"
     if not shape.run:
         return f"{shape.kernel} taps are more than {_TURNED} bytes of local memory"
-    misfits = [TILES[name].misfit(request) for name in _SPEEDS[shape.size]]
+    misfits = [TILES[name].misfit(request) for name in SPEEDS[shape.size]]
     return None if None in misfits else misfits[-1]
 
 
@@ -186,7 +181,7 @@ def _chosen(
     size: int, rows: int, columns: int, terms: int, groups: int, device: Device, dtype: str
 ) -> Mapping[str, Any]:
     request = Request("conv2d", device, (), (Spec((), dtype),), {})
-    rated = [_Rated(TILES[name], speed) for name, speed in _SPEEDS[size].items()]
+    rated = [_Rated(TILES[name], speed) for name, speed in SPEEDS[size].items()]
     fitting = [tile for tile in rated if tile.tile.misfit(request) is None]
     units = device.compute_units
     return fastest(fitting or rated[-1:], rows, columns, terms, groups, units, _COSTS[size])

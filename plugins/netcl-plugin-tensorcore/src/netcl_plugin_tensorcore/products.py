@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
 from typing import Any, Final, final
 
 from netcl_plugin_linalg import linear, matmul
 from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
+from netcl_plugin_linalg.gemm_gpu import FENCE
 from netcl_plugin_linalg.gemm_thin import fits
 from netcl_plugin_linalg.precision import get_float32_matmul_precision
 from netcl_plugin_tensor import strided
@@ -25,8 +27,6 @@ LOOPS: Final = {False: "tensorcore/warps.j2", True: "tensorcore/warpgroups.j2"}
 INSTRUCTIONS: Final = "tensorcore/ptx.j2"
 #: How PTX calls a product of these dtypes.
 TYPES: Final = {"float32": "tf32", "float16": "f16", "bfloat16": "bf16"}
-#: The part of the compute units that work-groups have to occupy; below, smaller tiles are faster.
-_FILLED: Final = 0.75
 #: Elements of 16 bits in the 16 bytes that are copied at once.
 _CHUNK: Final = 8
 #: How often an element of an operand has to be read for it to be worth a copy with whole chunks in
@@ -115,34 +115,55 @@ TILES: Final = {
         WarpTile(64, 64, 64, 3, 4, 1, groups=True),
     )
 }
-#: By default the first one that the device can run and of which there are enough. Of 16-bit floats
-#: small tiles are ten times as fast as kernels without tensor cores, so that a third of the device
-#: is enough. Groups of warps gain a quarter on large products (H200), nothing on the smallest.
-_TAKEN: Final = {
-    "float32": (("128x128x16", _FILLED), ("64x128x16", _FILLED)),
-    "16 bits": (
-        ("128x128x32 groups", _FILLED),
-        ("128x128x32", _FILLED),
-        ("64x128x32 groups", _FILLED),
-        ("64x128x32", _FILLED),
-        ("64x64x32", 0.3),
-    ),
-}
+#: What a tile reaches, of what the fastest does, by the bytes of an element (NVIDIA H200).
+SPEEDS: Final[Mapping[int, Mapping[str, float]]] = {
+    2: {"128x128x32 groups": 1.0, "64x128x32 groups": 0.7, "128x128x32": 0.75, "64x128x32": 0.65,
+        "64x64x32": 0.45},
+    4: {"128x128x16": 1.0, "64x128x16": 0.85},
+}  # fmt: skip
+#: What other tiles reach of it where rows of the first operand are stored as columns.
+_TURNED: Final = {"128x128x32 groups": 0.75, "64x128x32 groups": 0.72}
+#: What else takes time, in terms of a sum: a group's begin and end, and of a tile in slices their
+#: counter and reading each of them.
+_COSTS: Final = {2: (200, 250, 70), 4: (100, 40, 12)}
+#: The part of the compute units that groups have to occupy. Of 16-bit floats small tiles are ten
+#: times as fast as kernels without tensor cores, so that a third is enough.
+_FILLED: Final = {2: 0.3, 4: 0.75}
+#: Slices of the inner dimension of tiles that would leave units idle, and terms in one at least.
+_SLICES: Final = (1, 2, 3, 4, 5, 6, 8, 11, 16)
+_SHORTEST: Final = 128
 
 
-def _enough(request: Request, product: Product) -> Iterator[WarpTile]:
-    """The tiles to take by default of which there are enough, the first one first."""
-    dtype = request.output.dtype
-    for name, filled in _TAKEN["float32" if dtype == "float32" else "16 bits"]:
-        tile = TILES[name]
+def _settings(request: Request, product: Product) -> Iterator[tuple[float, dict[str, Any]]]:
+    """How long tiles and slices of them should take that occupy the device, in no unit."""
+    size, units = DTYPES[request.output.dtype].itemsize, request.device.compute_units
+    start, counted, read = _COSTS[size]
+    fenced = FENCE.unmet_everywhere(request.device) is None
+    speeds = SPEEDS[size] if _along(product)[0] else {**SPEEDS[size], **_TURNED}
+    for name in SPEEDS[size]:
+        tile, speed = TILES[name], speeds[name]
+        whole, rest = divmod(tile.count(product), units)
         empty = tile.bm * tile.bn >= _EMPTY * product.rows * product.columns
-        if tile.count(product) >= filled * request.device.compute_units and not empty:
-            yield tile
+        for slices in _SLICES:
+            many = slices > 1
+            if many and (not fenced or not rest or product.inner < slices * _SHORTEST):
+                break
+            if empty or whole * units + rest * slices < _FILLED[size] * units:
+                continue
+            turns = -(-rest * slices // units)
+            terms = whole * (product.inner + start) + turns * (product.inner / slices + start)
+            terms += (counted + slices * read) * many
+            yield tile.bm * tile.bn * terms / speed, {"tile": name, "slices": slices}
 
 
-def default_tile(request: Request, product: Product) -> WarpTile | None:
-    """The largest tile that fits and of which there are enough to occupy the device, or None."""
-    return next((t for t in _enough(request, product) if t.misfit(request) is None), None)
+def default_settings(request: Request, product: Product) -> dict[str, Any] | None:
+    """The fastest tile that fits, and in how many slices its last ones are multiplied, or None."""
+    fitting = [
+        (time, settings)
+        for time, settings in _settings(request, product)
+        if TILES[settings["tile"]].misfit(request) is None
+    ]
+    return min(fitting, key=itemgetter(0))[1] if fitting else None
 
 
 def on_tensor_cores(
@@ -160,13 +181,14 @@ def on_tensor_cores(
     rough = passes == 1
 
     def plan(request: Request) -> Kernels:
-        tile = TILES[request.settings["tile"]]
         bias = len(request.inputs) == 3
-        kernels = multiplied(request, product_of(request), tile, bias, passes=passes)
+        kernels = multiplied(request, product_of(request), bias, passes=passes)
         return with_row_sums(request, kernels) if row_sums else kernels
 
     def default(request: Request) -> dict[str, Any]:
-        return {"tile": str(default_tile(request, product_of(request)))}
+        settings = default_settings(request, product_of(request))
+        assert settings is not None  # else it is rejected
+        return settings
 
     def reject(request: Request) -> str | None:
         product = product_of(request)
@@ -180,7 +202,7 @@ def on_tensor_cores(
     requires = Requirements(device_kinds=("gpu",), dtypes=dtypes, reject=reject,
                             compiles="tensorcore/probe.cl.j2")  # fmt: skip
     space = Space(
-        {"tile": tuple(TILES)},
+        {"tile": tuple(TILES), "slices": _SLICES},
         default,
         lambda request, settings: TILES[settings["tile"]].misfit(request),
     )
@@ -195,9 +217,10 @@ def unsuited(request: Request, product: Product) -> str | None:
     """Why other kernels serve a product, or None."""
     if fits(product):
         return "it is read where it lies, by the kernels for any GPU"
-    if default_tile(request, product) is None:
-        misfits = [tile.misfit(request) for tile in _enough(request, product)]
-        return misfits[-1] if misfits else "tiles are too few to occupy the device"
+    if default_settings(request, product) is None:
+        names = [settings["tile"] for _, settings in _settings(request, product)]
+        misfit = TILES[names[-1]].misfit(request) if names else None
+        return misfit or "tiles are too few to occupy the device"
     size = DTYPES[request.output.dtype].itemsize
     reads = product.columns, product.rows
     if any(_in_chunks(product, i, size) and reads[i] < _READ for i in (0, 1)):
@@ -264,20 +287,27 @@ def _copied(request: Request, product: Product) -> tuple[Product, Kernels, dict[
 def multiplied(
     request: Request,
     product: Product,
-    tile: WarpTile,
     bias: bool,
     instructions: str = INSTRUCTIONS,
     passes: int = 3,
+    tile: WarpTile | None = None,
 ) -> Kernels:
-    """The launches of a product that is not `unsuited`; `instructions` are a template's macros.
+    """The launches of a product that is not `unsuited`, by the request's settings.
+
+    `instructions` are a template's macros, and a `tile` takes the place of that of the settings.
 
     Floats are multiplied in two parts by three `passes`, at float32's accuracy, or rounded to TF32
     by one.
     """
+    tile = tile or TILES[request.settings["tile"]]
     product, copies, places = _copied(request, product)
     dtype = DTYPES[request.output.dtype]
     a_along, b_along = _along(product)
     depth = max(tile.bk, 16 if dtype.name == "float32" else 32)  # of two products at least
+    whole, rest = divmod(tile.count(product), request.device.compute_units)
+    length = -(-product.inner // (request.settings["slices"] * depth)) * depth or depth
+    slices = -(-product.inner // length) or 1
+    sliced = slices > 1 and rest > 0
     ragged = product.rows % tile.bm or product.columns % tile.bn or product.inner % depth
     width = math.gcd(product.columns, 4)
     context = {
@@ -291,23 +321,39 @@ def multiplied(
         "storage": dtype.storage,
         "batch_dims": len(product.batch),
         "bias": bias,
+        "sliced": sliced,
         "a_along": a_along,
         "b_along": b_along,
         "edge": bool(ragged),
         "instructions": instructions,
     }
     sizes = (product.rows, product.columns, product.inner, *_lines(product))
-    numbers: list[Any] = [("long", size) for size in sizes]
+    numbers: list[Any] = []
+    if sliced:
+        whole *= request.device.compute_units
+        numbers += [("ulong", whole), ("ulong", slices), ("long", length)]
+    numbers += [("long", size) for size in sizes]
     numbers += [("ulong", product.a_start), ("ulong", product.b_start)]
     numbers += [("ulong", number) for triple in product.batch for number in triple]
     buffers: list[Any] = [("in", 0), ("in", 1), *([("in", 2)] if bias else []), ("out", 0)]
+    scratch: tuple[int, ...] = ()
+    if sliced:
+        buffers += [("scratch", 0), ("zeros", 0)]
+        scratch = (rest * slices * tile.bm * tile.bn * 4,)
     args = request.slots.args(buffers, numbers)
-    groups = (tile.count(product) * tile.items,)
+    count = whole + rest * slices if sliced else tile.count(product)
     rewrite = UNMARKED if tile.groups and instructions == INSTRUCTIONS else None
     kernel = Kernel(
-        TEMPLATE, "tensor_products", args, groups, (tile.items,), context, rewrite=rewrite
+        TEMPLATE,
+        "tensor_products",
+        args,
+        (count * tile.items,),
+        (tile.items,),
+        context,
+        standard=FENCE.standard if sliced else "CL1.2",
+        rewrite=rewrite,
     )
-    return copies.then(Kernels((kernel,)), places)
+    return copies.then(Kernels((kernel,), scratch), places)
 
 
 def with_row_sums(request: Request, kernels: Kernels) -> Kernels:
