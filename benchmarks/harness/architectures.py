@@ -12,7 +12,9 @@ import netcl_core as nc
 from harness.peers import library
 
 
-def gpt2(nn: Any, layers: int = 12, width: int = 768, words: int = 50257, length: int = 1024) -> Any:
+def gpt2(
+    nn: Any, layers: int = 12, width: int = 768, words: int = 50257, length: int = 1024
+) -> Any:
     """GPT-2 (Radford et al., 2019): tokens (batch, length) -> logits (batch, length, words)."""
     functional = nn.functional
 
@@ -61,7 +63,9 @@ def block(nn: Any, width: int, heads: int, causal: bool = False, first: bool = T
                 part.view(batch, length, heads, width // heads).transpose(1, 2) for part in parts
             )
             if cache and cache[0] is not None:
-                k, v = (whole.cat([old, new], dim=2) for old, new in zip(cache[0], (k, v), strict=True))
+                k, v = (
+                    whole.cat([old, new], dim=2) for old, new in zip(cache[0], (k, v), strict=True)
+                )
             y = functional.scaled_dot_product_attention(
                 q, k, v, is_causal=causal and k.shape[2] == length
             )

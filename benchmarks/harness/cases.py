@@ -58,6 +58,10 @@ class RaceCase:
             those of the first one.
         limit: What it is compared with besides the peers.
         tolerance: How far a result may be off, in parts of its largest element.
+        by_norm: Whether it is the norm of a difference instead, in parts of the right one's norm or
+            of a hundredth of the largest. So gradients of a whole model are compared: a gate of a
+            relu that float32 opens and float64 does not changes single elements altogether, and
+            the gradient of a bias before a batch norm is rounding alone.
         needs: Why the case cannot be run now, such as `needs conv2d`; empty: it can.
     """
 
@@ -67,3 +71,4 @@ class RaceCase:
     limit: RaceLimit | None = None
     tolerance: float = 1e-5
     needs: str = ""
+    by_norm: bool = False

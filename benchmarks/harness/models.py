@@ -77,9 +77,7 @@ def loaded(model: Any, tensor: Callable[[Array], Any]) -> list[Any]:
     return list(named.values())
 
 
-def ours(
-    build: Build, loss: Loss, data: Callable[[], Sequence[Array]], optimizer: str
-) -> Training:
+def ours(build: Build, loss: Loss, data: Callable[[], Sequence[Array]], optimizer: str) -> Training:
     """netcl's training of a model, on the default device."""
     model = build(nc.nn)
     parameters = loaded(model, lambda array: array)

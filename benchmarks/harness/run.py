@@ -22,7 +22,7 @@ from harness.comparing import fallen
 from harness.plot import svg
 from harness.records import RaceRecord, RaceResult, latest, save
 from harness.running import run_case
-from harness.table import header, heading, libraries, notes, rows
+from harness.table import header, heading, libraries, notes, rows, slower
 from netcl_core import Device, default_device, use_device
 from netcl_core.cli import print_table
 from netcl_core.errors import ArgumentError, message
@@ -129,7 +129,7 @@ def _settings(options: RaceOptions) -> dict[str, str]:
 def _show(record: RaceRecord) -> None:
     print(heading(record), libraries(record), sep="\n")
     print_table(header(record), list(rows(record)))
-    for line in notes(record):
+    for line in (*notes(record), *slower(record)):
         print(line)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, final
 
@@ -18,27 +18,37 @@ from harness.records import RaceOutcome, RaceResult, State
 from netcl_core import Device
 
 
-def off_by(actual: Sequence[Any], right: Sequence[Array]) -> float:
+def off_by(actual: Sequence[Any], right: Sequence[Array], by_norm: bool = False) -> float:
     """The largest difference of results in parts of the largest element of the right one.
 
     >>> off_by([np.array([1.0, 2.5])], [np.array([1.0, 2.0])])
     0.25
 
-    Infinite where the shapes differ or something is not finite.
+    By norm a difference counts in parts of the right result's norm, or of a hundredth of the
+    largest norm of all. Infinite where the shapes differ or something is not finite.
     """
     if len(actual) != len(right):
         return math.inf
-    return max((_difference(*pair) for pair in zip(actual, right, strict=True)), default=0.0)
+    size = _norm if by_norm else _largest
+    sizes = [size(np.asarray(values, np.float64)) for values in right]
+    least = max(sizes, default=0.0) / 100 if by_norm else 0.0
+    parts = zip(actual, right, sizes, strict=True)
+    return max((_difference(*part[:2], size, max(part[2], least)) for part in parts), default=0.0)
 
 
-def _difference(actual: Any, right: Array) -> float:
+def _norm(values: Array) -> float:
+    return float(np.linalg.norm(values))
+
+
+def _largest(values: Array) -> float:
+    return float(np.abs(values).max()) if values.size else 0.0
+
+
+def _difference(actual: Any, right: Array, size: Callable[[Array], float], scale: float) -> float:
     given, wanted = (np.asarray(values, np.float64) for values in (actual, right))
     if given.shape != wanted.shape:
         return math.inf
-    if not wanted.size:
-        return 0.0
-    largest = float(np.abs(wanted).max())
-    off = float(np.abs(given - wanted).max()) / (largest or 1.0)
+    off = size(given - wanted) / (scale or 1.0)
     return off if math.isfinite(off) else math.inf
 
 
@@ -142,7 +152,7 @@ class _RaceRun:
                 self._end(name, "failed", _told(error))
                 continue
             right = results if right is None else right
-            off = off_by(results, right)
+            off = off_by(results, right, case.by_norm)
             if off <= case.tolerance:
                 passed[name] = work
             else:

@@ -89,6 +89,20 @@ def notes(record: RaceRecord) -> Iterator[str]:
                 yield f"{what}: {name} {outcome.state}, {outcome.note}"
 
 
+def slower(record: RaceRecord, bound: float = 1.3) -> Iterator[str]:
+    """A line for each case whose best time of ours is above the bound beside some peer's."""
+    for result in record.results:
+        best = result.best(True)
+        if not best:
+            continue
+        ours = result.times(True)[best]
+        ratios = {name: ours / seconds for name, seconds in result.times(False).items()}
+        above = {name: ratio for name, ratio in ratios.items() if ratio > bound}
+        if above:
+            text = ", ".join(f"{ratio:.2f} of {name}" for name, ratio in above.items())
+            yield f"slower: {result.item}/{result.case}: {best} takes {text}"
+
+
 def heading(record: RaceRecord) -> str:
     """The device and the date in a line."""
     device = record.device

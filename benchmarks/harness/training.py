@@ -83,7 +83,7 @@ def training_case(
         ours: Makes netcl's.
         theirs: Makes PyTorch's, of the same weights and inputs.
         limit: What a step is compared with besides the peers.
-        tolerance: As `RaceCase` has it; of the loss and of each gradient.
+        tolerance: Of the loss and of each gradient, by norm.
         needs: As `RaceCase` has it.
         others: Further peers and what makes their work.
     """
@@ -96,7 +96,7 @@ def training_case(
     }
     known = importlib.util.find_spec("torch") is not None
     reference = partial(_exact, theirs) if known else None
-    return RaceCase(name, makers, reference, limit, tolerance, needs)
+    return RaceCase(name, makers, reference, limit, tolerance, needs, by_norm=True)
 
 
 def _netcl(how: str, ours: Ours, device: Device) -> RaceWork:
