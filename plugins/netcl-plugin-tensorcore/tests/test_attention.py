@@ -34,7 +34,7 @@ FORWARD, OF_QUERIES, OF_KEYS = (
 )
 TILES = (FORWARD, OF_QUERIES, OF_KEYS)
 #: The norm of the difference to that of the result: weights and slopes are rounded, and results.
-BOUNDS = {"float16": 2e-3, "bfloat16": 1.5e-2}
+BOUNDS = {"float16": 2e-3, "bfloat16": 1.5e-2, "float32": 1e-6}
 RANDOM = np.random.default_rng(5)
 
 
@@ -155,7 +155,13 @@ def heads(queries: int, keys: int, size: int = 24, value_size: int = 8) -> list[
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("dtype", "causal", "rows"),
-    [("float16", True, (70, 53)), ("bfloat16", False, (1, 130)), ("bfloat16", False, (64, 48))],
+    [
+        ("float16", True, (70, 53)),
+        ("float32", True, (70, 53)),
+        ("bfloat16", False, (1, 130)),
+        ("bfloat16", False, (64, 48)),
+        ("float32", False, (64, 48)),
+    ],
 )
 def test_borders(device: nc.Device, dtype: str, causal: bool, rows: tuple[int, int]) -> None:
     """In all extents, or in none; the last of the features are no whole product."""
@@ -192,11 +198,19 @@ def test_broadcasting(device: nc.Device) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("size", attention.OF_KEYS)
-def test_tiles_as_they_are(device: nc.Device, size: int) -> None:
-    tiles = [each[size] for each in (attention.FORWARD, attention.OF_QUERIES, attention.OF_KEYS)]
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [
+        (dtype, size)
+        for dtype, nbytes in (("float16", 2), ("float32", 4))
+        for size in attention.OF_KEYS[nbytes]
+    ],
+)
+def test_tiles_as_they_are(device: nc.Device, dtype: str, size: int) -> None:
+    own = (attention.FORWARD, attention.OF_QUERIES, attention.OF_KEYS)
+    tiles = [each[nc.DTYPES[dtype].itemsize][size] for each in own]
     shapes = [shape[2:] for shape in heads(140, 170, size, size)]
-    compare(device, shapes, "float16", tiles=tiles, is_causal=True)
+    compare(device, shapes, dtype, tiles=tiles, is_causal=True)
 
 
 def test_dropout_draws_what_all_forms_draw(device: nc.Device) -> None:
@@ -288,7 +302,10 @@ def test_on_the_tensor_cores_themselves() -> None:
     with nc.use_device(device):
         for dtype in BOUNDS:
             for shapes, attrs in FORMS:
-                narrow = max(shape[-1] for shape in shapes) <= max(attention.OF_QUERIES)
+                widest, nbytes = max(shape[-1] for shape in shapes), nc.DTYPES[dtype].itemsize
+                if widest > max(attention.FORWARD[nbytes]):
+                    continue
+                narrow = widest <= max(attention.OF_QUERIES[nbytes])
                 with nc.prefer(*CHOICES[: 1 + narrow]):  # of wide heads other kernels' gradients
                     check_on_device(shapes, dtype, attrs_of(**attrs))
 

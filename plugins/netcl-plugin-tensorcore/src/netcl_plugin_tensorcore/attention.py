@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from netcl_plugin_linalg.attention_gradients import BACKWARD, backward, kept_for_gradients
 from netcl_plugin_linalg.attention_kernels import AttentionJob, job_of
@@ -21,9 +21,10 @@ TEMPLATE: Final = "tensorcore/attention.cl.j2"
 PROBE: Final = "tensorcore/probe.cl.j2"
 OF_GRADIENTS: Final = "tensorcore/attention_gradients.cl.j2"
 OF_SUMS: Final = "tensorcore/attention_sums.cl.j2"
-SERVED: Final = ("float16", "bfloat16")
-#: Features of 16 bits in a chunk of 16 bytes, by which tiles are copied.
-_CHUNK: Final = 8
+SERVED: Final = ("float16", "bfloat16", "float32")
+#: Bytes of a chunk, by which tiles are copied, and of how many features heads are multiples.
+_CHUNK: Final = 16
+_MULTIPLE: Final = 8
 _INT_MAX: Final = (1 << 31) - 4096
 
 
@@ -56,41 +57,59 @@ class AttentionTile:
         return self.stages * self.others * (16 * sum(pitches(job)) + _SUMS)
 
 
-#: For heads of so many features at most, what fits 48 KB of local memory and 255 registers an item.
+#: For an element's bytes and heads of so many features at most, what fits 48 KB of local memory and
+#: 255 registers an item.
 FORWARD: Final = {
-    64: AttentionTile(4, 2, 64, 2),
-    128: AttentionTile(4, 1, 32, 2),
-    256: AttentionTile(4, 1, 16, 2),
+    2: {
+        64: AttentionTile(4, 2, 64, 2),
+        128: AttentionTile(4, 1, 32, 2),
+        256: AttentionTile(4, 1, 16, 2),
+    },
+    4: {64: AttentionTile(8, 1, 32, 2), 128: AttentionTile(4, 1, 16, 2)},
 }
-OF_QUERIES: Final = {64: AttentionTile(4, 2, 32, 2), 128: AttentionTile(4, 1, 32, 2)}
-OF_KEYS: Final = {64: AttentionTile(4, 2, 16, 2), 128: AttentionTile(4, 1, 16, 2)}
+OF_QUERIES: Final = {
+    2: {64: AttentionTile(4, 2, 32, 2), 128: AttentionTile(4, 1, 32, 2)},
+    4: {64: AttentionTile(4, 1, 16, 2)},
+}
+OF_KEYS: Final = {
+    2: {64: AttentionTile(4, 2, 16, 2), 128: AttentionTile(4, 1, 16, 2)},
+    4: {64: AttentionTile(4, 1, 16, 2)},
+}
+#: Tiles by an element's bytes and a head's features.
+Tiles: TypeAlias = Mapping[int, Mapping[int, AttentionTile]]
 #: Of each query of a tile, its two numbers in float32.
 _SUMS: Final = 8
 
 
 def pitches(job: AttentionJob) -> tuple[int, int]:
     """The chunks from one row of a tile to the next, of queries or keys, and of values."""
-    return _pitch(job.shape.size), _pitch(job.shape.value_size)
+    chunk = _CHUNK // _size(job)
+    return _pitch(job.shape.size, chunk), _pitch(job.shape.value_size, chunk)
 
 
-def _pitch(features: int) -> int:
-    return 1 << max(1, (-(-features // _CHUNK) - 1).bit_length())
+def _size(job: AttentionJob) -> int:
+    return DTYPES[job.request.inputs[0].dtype].itemsize
 
 
-def _tile(tiles: dict[int, AttentionTile], job: AttentionJob) -> AttentionTile:
+def _pitch(features: int, chunk: int) -> int:
+    return 1 << (-(-features // 16) * 16 // chunk - 1).bit_length()
+
+
+def _tile(tiles: Tiles, job: AttentionJob) -> AttentionTile:
     """The tile for heads of this size, which are not too wide."""
     widest = max(job.shape.size, job.shape.value_size)
-    return next(tile for most, tile in tiles.items() if widest <= most)
+    return next(tile for most, tile in tiles[_size(job)].items() if widest <= most)
 
 
-def unsuited(request: Request, tiles: dict[int, AttentionTile]) -> str | None:
+def unsuited(request: Request, tiles: Tiles) -> str | None:
     """Why other kernels serve an attention, or None."""
     job, device = job_of(request), request.device
     shape, widest = job.shape, max(job.shape.size, job.shape.value_size)
-    if widest > max(tiles):
-        return f"heads of {widest}, more than {max(tiles)}"
-    if shape.size % _CHUNK or shape.value_size % _CHUNK:
-        return f"heads of {shape.size} and {shape.value_size}, no multiples of {_CHUNK}"
+    most = max(tiles[_size(job)])
+    if widest > most:
+        return f"heads of {widest}, more than {most}"
+    if shape.size % _MULTIPLE or shape.value_size % _MULTIPLE:
+        return f"heads of {shape.size} and {shape.value_size}, no multiples of {_MULTIPLE}"
     if not all((shape.queries, shape.keys, shape.size, shape.value_size)):
         return "there is nothing to attend to"
     if not request.attrs["scale"]:
