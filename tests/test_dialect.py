@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,6 +79,14 @@ def of(name: str, x: Any, form: str) -> Any:
         return values(f"{name}(x0) * x1", rows, np.ones(7, "float32")).reshape(-1)[: x.size]
     ones = np.ones(16, "float32")
     return np.float32([values(f"x1 * {name}(x0)", np.array(each), ones)[0] for each in x])
+
+
+def test_erfc_is_accurate(device: Any, dialect: Dialect) -> None:
+    x = np.linspace(-6, 9, 1 << 16).astype(np.float32)
+    wanted = np.array([math.erfc(each) for each in x])
+    assert np.max(np.abs(of("erfc", x, "vector") - wanted) / wanted) < 1e-6
+    ends = np.array([np.inf, -np.inf, np.nan, 11, 30, 1e30, -1e30, 0], "f4")
+    np.testing.assert_array_equal(of("erfc", ends, "vector"), [0, 2, np.nan, 0, 0, 0, 2, 1])
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,9 @@ ON_CPUS: Final[Mapping[str, Dialect]] = {
 }
 #: The same on GPUs.
 ON_GPUS: Final[Mapping[str, Dialect]] = {
-    "NVIDIA": Dialect("nvidia", {"exp": "exp_native", "recip": "recip_native"}),
+    "NVIDIA": Dialect(
+        "nvidia", {"exp": "exp_native", "erfc": "erfc_native", "recip": "recip_native"}
+    ),
 }
 
 
