@@ -86,13 +86,15 @@ def _joined(request: Request, parts: Sequence[int]) -> Kernel:
     sizes = [math.prod(request.inputs[i].shape[dim:]) for i in parts]
     ends = list(itertools.accumulate(sizes))
     itemsize = DTYPES[out.dtype].itemsize
-    vector = math.gcd(strided_gpu.BYTES // itemsize, *sizes)
-    run = geometry.chunk(request.device, _RUN, vector)
-    context = {"bits": BITS[itemsize], "parts": len(parts),
-               "vector": geometry.chunk(request.device, 16, vector)}  # fmt: skip
-    numbers = [("ulong", n) for n in (out.size, run, ends[-1], *ends)]
+    # A GPU takes so many elements as one word: its compilers take vectors of halves apart.
+    word = geometry.chunk(request.device, 1, math.gcd(strided_gpu.BYTES // itemsize, *sizes))
+    run = geometry.chunk(request.device, _RUN, 1)
+    context = {"bits": BITS.get(itemsize * word, "uint4"), "parts": len(parts),
+               "vector": geometry.chunk(request.device, 16, 1)}  # fmt: skip
+    count, *limits = (n // word for n in (out.size, ends[-1], *ends))
+    numbers = [("ulong", n) for n in (count, run, *limits)]
     args = (*(("in", i) for i in parts), ("out", 0), *numbers)
-    return Kernel(JOINED, "joined", args, *geometry.groups(request.device, -(-out.size // run)),
+    return Kernel(JOINED, "joined", args, *geometry.groups(request.device, -(-count // run)),
                   context)  # fmt: skip
 
 
