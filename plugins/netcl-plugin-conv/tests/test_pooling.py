@@ -214,7 +214,7 @@ def test_every_form_in_every_dtype(
 PER_ITEM = [
     f"netcl-plugin-conv:{each}"
     for each in ("max_windows:window per item", "max_windows_backward:element per item",
-                 "resample:result per item")
+                 "resample:results per item")
 ]  # fmt: skip
 
 

@@ -32,6 +32,8 @@ _STILL: Final = Resampling(1, 1, "nearest", scale=1.0)
 #: Results that an item of a CPU takes at least.
 _RESULTS: Final = 4096
 _LANES: Final = LANES[0]
+#: Results that an item of a GPU takes in a row.
+_QUAD: Final = 4
 Ways = tuple[Resampling, ...]
 
 
@@ -84,12 +86,16 @@ def _plan(request: Request) -> Kernels:
 
 
 def _plan_each(request: Request) -> Kernels:
-    """An item takes results one by one."""
-    counts = _sizes(request.attrs["ways"], request.attrs["backwards"])[1]
-    sizes, flags = in_groups(request, request.output.size)
-    lines = request.output.size // counts[2]
-    flags |= {"gpu": True, "direct": False}
-    return Kernels((_kernel(request, (), (lines, 1, 0), *sizes, flags),))
+    """An item takes a few results of a line."""
+    ways, backwards, x = request.attrs["ways"], request.attrs["backwards"], request.inputs[0]
+    counts, size = _sizes(ways, backwards)[1], request.output.size
+    width = math.gcd(_QUAD, counts[2])
+    sizes, flags = in_groups(request, size // width)
+    largest = max(x.size, size + _QUAD * math.prod(sizes[1]))
+    index = "uint" if largest < 1 << 31 else "ulong"  # a division of the second takes five times as long
+    taps = _tables(ways, x.dtype, backwards)[2].taps
+    context = {**flags, "gpu": True, "direct": False, "width": width, "index": index, "taps": taps}
+    return Kernels((_kernel(request, (), (size // counts[2], 1, 0), *sizes, context),))
 
 
 def _kernel(
@@ -181,7 +187,7 @@ RESAMPLE: Final = Operator(
             CPU,
             space=lines_space((1024, 4096, 16384), _RESULTS, _widest, _class_of),
         ),
-        Implementation(NAME, "result per item", _plan_each, OTHERS, space=items_space(_class_of)),
+        Implementation(NAME, "results per item", _plan_each, OTHERS, space=items_space(_class_of)),
     ),
     doc="resample(x, table, ways, backwards): the last axes of x resampled, each in its way; with "
     "`backwards` the gradient of that.",
