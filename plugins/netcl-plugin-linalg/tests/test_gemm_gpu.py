@@ -131,7 +131,7 @@ def multiplied(
 
 @FEW
 @given(
-    few=st.integers(1, 8),
+    few=st.integers(1, 32),
     many=st.sampled_from([1, 6, 32, 100, 261]),
     inner=st.sampled_from([1, 3, 16, 64, 1001]),
     turned=st.booleans(),

@@ -92,7 +92,9 @@ def _plan_each(request: Request) -> Kernels:
     width = math.gcd(_QUAD, counts[2])
     sizes, flags = in_groups(request, size // width)
     largest = max(x.size, size + _QUAD * math.prod(sizes[1]))
-    index = "uint" if largest < 1 << 31 else "ulong"  # a division of the second takes five times as long
+    index = (
+        "uint" if largest < 1 << 31 else "ulong"
+    )  # a division of the second takes five times as long
     taps = _tables(ways, x.dtype, backwards)[2].taps
     context = {**flags, "gpu": True, "direct": False, "width": width, "index": index, "taps": taps}
     return Kernels((_kernel(request, (), (size // counts[2], 1, 0), *sizes, context),))

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 from netcl_core import DTYPES, ZEROS_BYTES, Kernel, Kernels
 from netcl_core.autograd import Implementation, Request, Requirements, Space
 from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
-from netcl_plugin_linalg.gemm_thin import fits, thin
+from netcl_plugin_linalg.gemm_thin import FEW, fits, thin
 
 TEMPLATE: Final = "linalg/gemm_gpu.cl.j2"
 #: Elements that are read at once: where lines do not begin at a multiple, they are one by one.
@@ -119,7 +119,7 @@ def on_gpus(
 
     def plan(request: Request) -> Kernels:
         product, bias = product_of(request), len(request.inputs) == 3
-        if not row_sums and fits(product):
+        if not row_sums and fits(product, FEW):
             return thin(request, product, bias)
         return tiled(request, product, bias, row_sums)
 

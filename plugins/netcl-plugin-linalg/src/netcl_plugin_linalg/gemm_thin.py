@@ -16,9 +16,15 @@ from netcl_core.autograd import Request
 from netcl_plugin_linalg.gemm import INT_MAX, Product
 
 TEMPLATE: Final = "linalg/gemm_thin.cl.j2"
-#: Lines of the short operand that an item multiplies with; and how large small matrices are.
+#: Lines of the short operand that an item multiplies with, and of several items that read the long
+#: one as often, which beats tiles of floats that are mostly empty; and how large small matrices are.
 _THIN: Final = 8
+FEW: Final = 32
 _SMALL, _SHALLOW = 32, 64
+#: For several items: lines of the long operand at least, and its elements at most, which stay in
+#: the cache for those who read them again.
+_LONG: Final = 256
+_OFTEN: Final = 1 << 23
 #: Terms of a sum from which on few lines of the long operand are worth slices of tiles.
 _DEEP: Final = 8192
 _GROUP: Final = 256
@@ -26,17 +32,18 @@ _GROUP: Final = 256
 _QUAD: Final = 4
 
 
-def fits(product: Product) -> bool:
-    """Whether a product is better read as it lies than in tiles."""
+def fits(product: Product, most: int = _THIN) -> bool:
+    """Whether a product is better read as it lies than in tiles, with at most so many lines."""
     few, many = sorted((product.rows, product.columns))
     small = many <= _SMALL and product.inner <= _SHALLOW
-    thin = few <= _THIN and (many >= _SMALL or product.inner <= _DEEP)
+    thin = few <= most and (many >= _SMALL or product.inner <= _DEEP)
+    thin = thin and (few <= _THIN or many >= _LONG and product.inner * many <= _OFTEN)
     return (small or thin) and 1 in _steps(_turned(product)) and product.inner > 0
 
 
 def _turned(product: Product) -> Product:
     """With few rows: where there are few columns, the product of the transposes."""
-    if not product.columns <= _THIN < product.rows:
+    if not product.columns <= FEW < product.rows:
         return product
     return replace(
         product, rows=product.columns, columns=product.rows,

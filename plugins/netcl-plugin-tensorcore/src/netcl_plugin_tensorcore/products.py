@@ -12,7 +12,7 @@ from typing import Any, Final, final
 from netcl_plugin_linalg import linear, matmul
 from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
 from netcl_plugin_linalg.gemm_gpu import FENCE
-from netcl_plugin_linalg.gemm_thin import fits
+from netcl_plugin_linalg.gemm_thin import FEW, fits
 from netcl_plugin_linalg.precision import get_float32_matmul_precision
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.views import whole
@@ -215,13 +215,13 @@ def on_tensor_cores(
 
 def unsuited(request: Request, product: Product) -> str | None:
     """Why other kernels serve a product, or None."""
-    if fits(product):
+    size = DTYPES[request.output.dtype].itemsize
+    if fits(product, FEW) if size == 4 else fits(product):
         return "it is read where it lies, by the kernels for any GPU"
     if default_settings(request, product) is None:
         names = [settings["tile"] for _, settings in _settings(request, product)]
         misfit = TILES[names[-1]].misfit(request) if names else None
         return misfit or "tiles are too few to occupy the device"
-    size = DTYPES[request.output.dtype].itemsize
     reads = product.columns, product.rows
     if any(_in_chunks(product, i, size) and reads[i] < _READ for i in (0, 1)):
         return f"the lines of an operand are no multiples of {16 // size} elements, and read rarely"
