@@ -7,7 +7,6 @@ float32's. PyTorch's step is under its autocast, on a CPU with bfloat16.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -58,11 +57,10 @@ def cast(kind: str, dtype: str, loss: Any) -> Any:
         if ops is ag:
             with ag.casting(ag.named_policy(POLICIES[dtype])):
                 return loss(ops, model, *inputs)
-        torch = importlib.import_module("torch")
-        if next(model.parameters()).dtype == torch.float64:
+        if next(model.parameters()).dtype == ops.float64:
             return loss(ops, model, *inputs)
         place, kept = ("cuda", dtype) if kind == "gpu" else ("cpu", "bfloat16")
-        with torch.autocast(place, getattr(torch, kept)):
+        with ops.autocast(place, getattr(ops, kept)):
             return loss(ops, model, *inputs)
 
     return of

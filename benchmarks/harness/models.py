@@ -32,6 +32,7 @@ def model_case(
     tolerance: float = 1e-4,
     needs: Iterable[str] = (),
     by_jax: bool = True,
+    gradients: bool = True,
 ) -> RaceCase:
     """A step of training of a model that is written once for both libraries.
 
@@ -47,9 +48,10 @@ def model_case(
         data: Makes the inputs; floating ones are cast where float64 is wanted.
         optimizer: Its name in both libraries; with a learning rate of 1e-4.
         limit: What a step is compared with besides the peers.
-        tolerance: Of the loss and of each gradient.
+        tolerance: Of the loss and of each gradient, by norm.
         needs: Names of ops and layers without which netcl has no such model.
         by_jax: Whether the loss can be computed by JAX, too.
+        gradients: As of `training_case`.
     """
     missing = [need for need in needs if not _has(need)]
     return training_case(
@@ -60,6 +62,7 @@ def model_case(
         tolerance=tolerance,
         needs=f"needs {', '.join(missing)}" if missing else "",
         others={"jax": partial(jax_step, build, loss, data, optimizer)} if by_jax else {},
+        gradients=gradients,
     )
 
 

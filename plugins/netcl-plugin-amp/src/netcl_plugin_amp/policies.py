@@ -1,9 +1,9 @@
 """The policies that come with the plugin, and the rule of each op in them.
 
 As in PyTorch's autocast, products compute in the storage dtype, what sums many terms or grows
-steeply in float32, and all else in what it is given. An op that is not named is of the last kind. The
-norms of channels take halves with weights in float32, so that nothing between two convolutions is
-stored in float32.
+steeply in float32, and all else in what it is given. An op that is not named is of the last kind.
+The norms of channels take halves with weights in float32, so that nothing between two convolutions
+is stored in float32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ PRODUCTS: Final = (
 FLOAT32: Final = (
     "pow", "square", "exp", "expm1", "log", "log1p", "log2", "reciprocal", "rsqrt", "softplus",
     "sum", "prod", "cumsum", "cumprod", "var", "std", "norm", "logsumexp", "softmax", "log_softmax",
-    "layer_norm", "rms_norm", "group_norm", "l2_normalize", "cosine_similarity", "pairwise_distance",
+    "layer_norm", "rms_norm", "group_norm", "l2_normalize", "cosine_similarity",
+    "pairwise_distance",
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "cross_entropy", "nll_loss", "kl_div", "weighted_bce",
     "weighted_smooth_l1", "fused_weighted_bce_smooth_l1_loss", "triplet_margin_loss",

@@ -16,9 +16,9 @@ from netcl_core.autograd import Request
 from netcl_plugin_linalg.gemm import INT_MAX, Product
 
 TEMPLATE: Final = "linalg/gemm_thin.cl.j2"
-#: Lines of the short operand that an item multiplies with, and of several items that read the long
-#: one as often, which beats tiles of floats that are mostly empty; and how large small matrices are.
-_THIN: Final = 8
+#: Lines of the short operand that an item multiplies with, and of several items that each read the
+#: long one, which beats tiles that are mostly empty; and how large small matrices are.
+THIN: Final = 8
 FEW: Final = 32
 _SMALL, _SHALLOW = 32, 64
 #: For several items: lines of the long operand at least, and its elements at most, which stay in
@@ -32,13 +32,18 @@ _GROUP: Final = 256
 _QUAD: Final = 4
 
 
-def fits(product: Product, most: int = _THIN) -> bool:
+def fits(product: Product, most: int = THIN) -> bool:
     """Whether a product is better read as it lies than in tiles, with at most so many lines."""
     few, many = sorted((product.rows, product.columns))
     small = many <= _SMALL and product.inner <= _SHALLOW
     thin = few <= most and (many >= _SMALL or product.inner <= _DEEP)
-    thin = thin and (few <= _THIN or many >= _LONG and product.inner * many <= _OFTEN)
+    thin = thin and (few <= THIN or (many >= _LONG and product.inner * many <= _OFTEN))
     return (small or thin) and 1 in _steps(_turned(product)) and product.inner > 0
+
+
+def along(product: Product) -> bool:
+    """Whether the lines of the long operand run along the inner dimension."""
+    return _turned(product).b_inner == 1
 
 
 def _turned(product: Product) -> Product:
@@ -64,7 +69,7 @@ def thin(request: Request, given: Product, bias: bool) -> Kernels:
     turned = product is not given
     dot = product.b_inner == 1 and not (product.b_column == 1 and product.columns > 1)
     units, batch = request.device.compute_units, math.prod(size for size, _, _ in product.batch)
-    rows = min(_THIN if product.columns > _SMALL else _QUAD, product.rows)
+    rows = min(THIN if product.columns > _SMALL else _QUAD, product.rows)
     blocks = -(-product.rows // rows)
     lines = _QUAD
     while dot and lines > 1 and batch * blocks * -(-product.columns // lines) < 2 * units:

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 from netcl_plugin_linalg import linear, matmul
 from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
 from netcl_plugin_linalg.gemm_gpu import FENCE
-from netcl_plugin_linalg.gemm_thin import FEW, fits
+from netcl_plugin_linalg.gemm_thin import FEW, THIN, along, fits
 from netcl_plugin_linalg.precision import get_float32_matmul_precision
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.views import whole
@@ -216,7 +216,8 @@ def on_tensor_cores(
 def unsuited(request: Request, product: Product) -> str | None:
     """Why other kernels serve a product, or None."""
     size = DTYPES[request.output.dtype].itemsize
-    if fits(product, FEW) if size == 4 else fits(product):
+    few = FEW if size == 4 and along(product) else THIN  # else tensor cores are as fast
+    if fits(product, few):
         return "it is read where it lies, by the kernels for any GPU"
     if default_settings(request, product) is None:
         names = [settings["tile"] for _, settings in _settings(request, product)]
