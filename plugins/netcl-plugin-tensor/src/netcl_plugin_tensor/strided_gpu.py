@@ -69,10 +69,20 @@ class Copied:
             places += [self.source, *(dim.source for dim in outer)]
         return math.gcd(most, *places)
 
-    def in_vectors(self, width: int) -> Copied:
-        """The same with the last dimension in vectors: its strides still count elements."""
+    def written(self, most: int) -> int:
+        """How many neighbours may be written together where they are read one by one; 1: none."""
         *outer, last = self.dims
-        short = Dim(last.size // width, last.source * width, last.target * width)
+        if (last.source, last.target) != (1, 1) or last.size < most:
+            return 1
+        return math.gcd(most, self.target, *(dim.target for dim in outer))
+
+    def in_vectors(self, width: int) -> Copied:
+        """The same with the last dimension in vectors, of which the last may be a part.
+
+        Its strides still count elements.
+        """
+        *outer, last = self.dims
+        short = Dim(-(-last.size // width), last.source * width, last.target * width)
         return replace(self, dims=(*outer, short))
 
 
@@ -116,12 +126,16 @@ def copy(
     context: dict[str, Any] = {"bits": BITS[itemsize], "index": index}
     if settings["tile"]:
         return _in_tiles(copied, buffers, context, settings["tile"], group)
-    width = copied.width(max(1, settings["bytes"] // itemsize))
-    context |= {"width": width, "splat": copied.dims[-1].source == 0}
+    most = max(1, settings["bytes"] // itemsize)
+    width, length = copied.width(most), copied.dims[-1].size
+    apart = width == 1 < copied.written(most)
+    width = copied.written(most) if apart else width
+    context |= {"width": width, "splat": copied.dims[-1].source == 0, "apart": apart}
     copied = copied.in_vectors(width)
     context["dims"] = len(copied.dims)
     count = copied.count
     numbers = [(index, count), (index, copied.source), (index, copied.target)]
+    numbers += [(index, length)] if apart else []
     numbers += _numbers(copied.dims, index)
     return _launch("copy_vectors", (*buffers, *numbers), -(-count // group), group, context)
 
