@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -47,12 +48,14 @@ RANDOM = np.random.default_rng(5)
 ONE = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
 UNEVEN = {"stride": (2, 1), "padding": ((0, 2), (1, 0)), "dilation": (1, 2), "groups": 2}
 NO_TAPS = {"stride": (2, 2), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "groups": 1}
+PIXELS = {**ONE, "padding": ((0, 0), (0, 0))}
 LINE = {"stride": (3,), "padding": ((2, 2),), "dilation": (1,), "groups": 1}
 SOLID = {"stride": (1,) * 3, "padding": ((1, 0),) * 3, "dilation": (1,) * 3, "groups": 1}
 PROBLEMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], bool, dict[str, Any]]] = {
     "padding": ((3, 20, 8, 6), (70, 20, 3, 3), True, ONE),
     "strides, dilation, groups": ((2, 6, 9, 7), (34, 3, 2, 3), True, UNEVEN),
     "fewer taps than strides": ((2, 16, 7, 7), (24, 16, 1, 1), False, NO_TAPS),
+    "single pixels": ((3, 16, 8, 8), (40, 16, 1, 1), False, PIXELS),
     "one dimension": ((2, 3, 50), (16, 3, 7), False, LINE),
     "three dimensions": ((1, 9, 3, 4, 5), (16, 9, 2, 3, 2), False, SOLID),
 }
@@ -166,6 +169,8 @@ def same(given: Any, right: Any, dtype: str) -> None:
         ("padding", "float16", 1),
         ("strides, dilation, groups", "float16", 2),
         ("padding", "float32", 2),
+        ("single pixels", "float16", 1),
+        ("single pixels", "float32", 1),
         ("one dimension", "float32", 1),
         ("strides, dilation, groups", "float32", 1),
         ("fewer taps than strides", "float16", 1),
@@ -215,6 +220,26 @@ def request_of(x: tuple[int, ...], weight: tuple[int, ...], **fields: Any) -> ag
 def test_who_serves(x: Any, weight: Any, fields: Any, reason: Any) -> None:
     found = unsuited(False, partial(plain_task, problem_of), request_of(x, weight, **fields))
     assert found is None if reason is None else reason in str(found)
+
+
+@pytest.mark.parametrize(
+    ("x", "weight", "entries"),
+    [
+        ((32, 256, 56, 56), (64, 256, 1, 1), ["tensor_products"]),
+        ((32, 256, 14, 14), (64, 256, 1, 1), ["pack", "arrange", "gather"]),
+        ((32, 256, 56, 56), (64, 256, 3, 3), ["pack", "arrange", "gather"]),
+    ],
+)
+def test_single_pixels_are_not_packed(x: Any, weight: Any, entries: list[str]) -> None:
+    """Where lines of images are whole chunks that nearly fill tiles."""
+    request = request_of(x, weight)
+    attrs = PIXELS if weight[2] == 1 else ONE
+    request = dataclasses.replace(request, attrs=attrs, outputs=(
+        CONVOLUTIONS[1].infer(*request.inputs, None, **attrs),
+    ))  # fmt: skip
+    tile = convolutions.TILES["128x128x32"]
+    kernels = convolved(request, plain_task(problem_of, request), False, tile, 1)
+    assert [each.entry.removeprefix("conv_") for each in kernels.launches] == entries
 
 
 def test_nothing_to_multiply_is_for_others() -> None:

@@ -22,6 +22,7 @@ from netcl_plugin_conv.convolution import (
     problem_of_transposed,
     problem_of_weights,
 )
+from netcl_plugin_linalg.gemm import Product
 
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec
 from netcl_core.autograd import Implementation, Request, Requirements, Space
@@ -33,6 +34,7 @@ from netcl_plugin_tensorcore.products import (
     TYPES,
     UNMARKED,
     WarpTile,
+    multiplied,
 )
 
 TEMPLATE: Final = "tensorcore/convolutions.cl.j2"
@@ -44,6 +46,8 @@ _TERMS: Final = 16
 _LEAST: Final = 1 << 29
 #: Products up to which a transposed convolution multiplies zeros, too, to be one launch.
 _SPREAD: Final = 1 << 33
+#: How much larger than an image the tiles may be that cover it, if they are to read it as it lies.
+_FILLED: Final = 1.15
 #: Local memory of the launch that packs weights.
 _TURNED: Final = 16384
 _COSTS: Final = {
@@ -386,11 +390,42 @@ def _adjoining(axes: Sequence[Axis]) -> bool:
     return all(axis.count == axis.out for axis in axes)
 
 
+def _pointwise(request: Request, task: Task, tile: WarpTile) -> Product | None:
+    """The product of the weight and each image that a convolution of single pixels is.
+
+    None: it is none, or an image's lines are no whole chunks or leave too much of a tile empty.
+    """
+    problem, apart = task
+    (axes, *more), columns = problem.walks, math.prod(axis.out for axis in problem.walks[0])
+    chunk = 16 // DTYPES[request.output.dtype].itemsize
+    plain = problem.groups == 1 and not more and len(request.inputs) == 2 and set(apart) == {1}
+    odd = any(size % chunk for size in (columns, problem.channels, problem.outputs))
+    if not plain or odd or -(-columns // tile.bn) * tile.bn > _FILLED * columns:
+        return None
+    for axis in axes:
+        if (axis.kernel, axis.step, axis.out_step, axis.before) != (1, 1, 1, 0):
+            return None
+        if {axis.source, axis.padded, axis.count} != {axis.out}:
+            return None
+    image = problem.channels * columns
+    return Product(
+        problem.outputs, columns, problem.channels, problem.weight_output, problem.weight_channel,
+        columns, 1, ((problem.batch, 0, image),),
+    )  # fmt: skip
+
+
 def convolved(
     request: Request, task: Task, weighs: bool, tile: WarpTile, slices: int,
     instructions: str = INSTRUCTIONS,
 ) -> Kernels:  # fmt: skip
     """The launches of a request that is not `unsuited`."""
+    product = _pointwise(request, task, tile) if slices == 1 and not weighs else None
+    if product is not None:  # nothing has to be packed
+        settings = {"tile": str(tile), "slices": 1}
+        request = dataclasses.replace(request, settings=settings)
+        kernels = multiplied(request, product, False, instructions, tile=tile)
+        turned = {("in", 0): ("in", 1), ("in", 1): ("in", 0)}
+        return Kernels(()).then(kernels, turned)
     plan = _Plan(request, task, weighs, tile, slices, instructions)
     return plan.weighed() if weighs else plan.gathered()
 
