@@ -36,6 +36,7 @@ from netcl_core.ops.implementations import Requirements as Requirements
 from netcl_core.ops.implementations import Saved as Saved
 from netcl_core.ops.implementations import Settings as Settings
 from netcl_core.ops.implementations import Space as Space
+from netcl_core.ops.operator_call import kernels_of as kernels_of
 from netcl_core.ops.operator_function import as_operand as as_operand
 from netcl_core.ops.operator_function import as_operands as as_operands
 from netcl_core.ops.operators import Operator as Operator

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from netcl_core.cache import Memo
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import PluginError, message
+from netcl_core.errors import DeviceError, PluginError, message
 from netcl_core.hardware.device import Device
 from netcl_core.ops.implementations import Attrs, Implementation, Request, Saved
 from netcl_core.ops.operators import OTHERS, Operator, several
@@ -416,6 +416,32 @@ class OperatorCall:
     def _again(self, *operands: Any) -> Any:
         """The results by the operator's own function."""
         return self.operator.decomposed(operands, self.attrs)
+
+
+def kernels_of(operator: Operator, *operands: Spec, device: Device, **attrs: Any) -> Kernels:
+    """The launches of an op, for a plan of another op that contains them.
+
+    The implementation and its settings are those that a call would get.
+
+    >>> record = ag.Operator("twice", bind=lambda x: ((x,), {}), infer=lambda x: x)
+    >>> ag.kernels_of(record, nc.Spec((2,), "float32"), device=nc.get_device("numpy"))
+    Traceback (most recent call last):
+    netcl_core.errors.DeviceError: twice: launches on <Device numpy: NumPy>; expected a device ...
+
+    Args:
+        operator: The op.
+        operands: Shape and dtype of each of its operands.
+        device: Where it runs.
+        attrs: Its metadata.
+
+    Raises DeviceError where no kernels serve it.
+    """
+    call = OperatorCall(operator, device, operands, attrs)
+    planned: Any = call.implementation.plan(call.request) if call.launches else None
+    if isinstance(planned, Kernels):
+        return planned
+    given, expected = f"launches on {device!r}", "a device on which kernels serve it"
+    raise DeviceError(message(operator.name, given, expected))
 
 
 def _placed(buffer: Any, spec: Spec, layout: Geometry | None, device: Device) -> Tensor:
