@@ -51,14 +51,13 @@ class OperatorCall:
         present: The numbers of the operands that are there: the call's inputs.
         decided: The implementation's settings, once it is chosen.
         results_of: Gives the results for other operands, where the operator has no rule.
-        rooms: How many elements, and of which dtype, each result needs a buffer for.
         tuner: Who may try other settings when it runs next; None almost always.
     """
 
     __slots__ = (
-        "_bound", "_implementation", "_places", "_reading", "attrs", "chosen", "decided", "device",
-        "known", "launches", "layouts", "name", "operator", "packs", "present", "results",
-        "results_of", "rooms", "specs", "tuner", "view",
+        "_bound", "_implementation", "_lines", "_places", "_reading", "_rule", "attrs", "chosen",
+        "decided", "device", "known", "launches", "layouts", "name", "operator", "packs",
+        "present", "results", "results_of", "specs", "tuner", "view",
     )  # fmt: skip
 
     keeps = True
@@ -84,7 +83,6 @@ class OperatorCall:
         self.results_of: Callable[..., tuple[Spec, ...] | None] | None = None
         for result in results:
             check_dtype(result.dtype, device)
-        self.rooms = tuple([(result.size, DTYPES[result.dtype]) for result in results])
         self.view = operator.view is not None
         self.packs = not self.view
         self.present = tuple([i for i, spec in enumerate(specs) if spec is not None])
@@ -99,6 +97,8 @@ class OperatorCall:
         self.decided: ChosenSettings = UNDECIDED
         self.tuner: FirstUse | None = None
         self._bound: dict[bool, Bound | HostBound] = {}
+        self._lines: list[Any] = [None, None]
+        self._rule: tuple[Callable[..., Sequence[Any]] | None] | None = None
 
     def resized(self, specs: tuple[Spec | None, ...]) -> OperatorCall | None:
         """The call for operands of other sizes; None if another implementation serves there."""
@@ -254,38 +254,55 @@ class OperatorCall:
 
     def operands(self, inputs: Sequence[Any]) -> list[Any]:
         """The inputs with None for every absent operand."""
+        if len(self.present) == len(self.specs):
+            return list(inputs)
         operands: list[Any] = [None] * len(self.specs)
         for i, value in zip(self.present, inputs, strict=True):
             operands[i] = value
         return operands
 
     def _computed(self, inputs: Sequence[Tensor], keep: bool) -> list[Tensor]:
-        operator, device = self.operator, self.device
-        if operator.check is not None:
-            check_data(operator.check, self.operands(inputs), self.attrs)
+        if self.operator.check is not None:
+            check_data(self.operator.check, self.operands(inputs), self.attrs)
+        line = self._lines[keep]
+        if line is None or self.tuner is not None:
+            return self._in_general(inputs, keep)
+        rooms, results, bound = line
+        device = self.device
+        allocate = stream_of(device).allocate
+        buffers = [allocate(size, dtype) for size, dtype in rooms]
+        bound([x.memory for x in inputs], buffers)
+        if len(buffers) == 1:
+            ((shape, dtype),) = results
+            return [Tensor(buffers[0], shape, dtype, device)]
+        return [
+            Tensor(buffer, shape, dtype, device)
+            for buffer, (shape, dtype) in zip(buffers, results, strict=True)
+        ]
+
+    def _in_general(self, inputs: Sequence[Tensor], keep: bool) -> list[Tensor]:
+        """The results, with a tuner, by NumPy, or for the first time."""
+        device = self.device
         if not device.has_kernels:
             specs = self.results + self.residuals
             return by_reference(self, inputs, specs)
-        more = self.residuals if keep else ()
-        specs = self.results + more
+        specs = self.results + (self.residuals if keep else ())
+        rooms = [(spec.size, DTYPES[spec.dtype]) for spec in specs]
         allocate = stream_of(device).allocate
-        buffers = [allocate(size, dtype) for size, dtype in self.rooms]
-        buffers += [allocate(spec.size, DTYPES[spec.dtype]) for spec in more]
+        buffers = [allocate(size, dtype) for size, dtype in rooms]
+        layouts: Layouts = ()
         if self.launches:
             bound = self.bound(keep)
             if self.tuner is not None:
                 self.offer(inputs, keep)
             bound([x.memory for x in inputs], buffers)
-            if self.layouts and isinstance(bound, Bound) and bound.layouts:
-                rows = itertools.zip_longest(buffers, specs, bound.layouts)
-                return [_placed(buffer, spec, layout, device) for buffer, spec, layout in rows]
-        if len(buffers) == 1:
-            spec = specs[0]
-            return [Tensor(buffers[0], spec.shape, spec.dtype, device)]
-        return [
-            Tensor(buffer, spec.shape, spec.dtype, device)
-            for buffer, spec in zip(buffers, specs, strict=True)
-        ]
+            if self.layouts and isinstance(bound, Bound):
+                layouts = bound.layouts
+            if not layouts:
+                placed = [(spec.shape, DTYPES[spec.dtype].name) for spec in specs]
+                self._lines[keep] = rooms, placed, bound
+        rows = itertools.zip_longest(buffers, specs, layouts)
+        return [_placed(buffer, spec, layout, device) for buffer, spec, layout in rows]
 
     def _viewed(self, x: Tensor) -> Any:
         """The result as a view, or a list of several; a copy where it can be none."""
@@ -311,6 +328,11 @@ class OperatorCall:
 
     def rule(self) -> Callable[..., Sequence[Any]] | None:
         """The implementation's own backward, else the operator's, else its decomposition's."""
+        if self._rule is None:
+            self._rule = (self._found_rule(),)
+        return self._rule[0]
+
+    def _found_rule(self) -> Callable[..., Sequence[Any]] | None:
         own = self.implementation.backward if self.launches else None
         if own is not None or self.operator.backward is not None:
             return own or self.operator.backward
@@ -351,7 +373,7 @@ class OperatorCall:
         """The same from what the gradients read: the inputs, and the results with residuals."""
         backward = self.rule()
         assert backward is not None  # else nothing flows
-        given = [None if grad is None else whole(grad) for grad in grads]
+        given = [grad if grad is None or type(grad) is Tensor else whole(grad) for grad in grads]
         again = is_given_away(kept)
         saved = self._saved(inputs, self._computed(inputs, True) if again else kept, needs)
         try:
@@ -364,13 +386,15 @@ class OperatorCall:
         return [parts[i] for i in self.present]
 
     def _saved(self, inputs: Sequence[Any], kept: Sequence[Any], needs: Needs) -> Saved:
-        count, wanted = len(self.results), [bool(operand) for operand in self.operands(needs)]
+        count = len(self.results)
+        if len(self.present) < len(self.specs):
+            inputs, needs = self.operands(inputs), tuple(map(bool, self.operands(needs)))
         return Saved(
             self.name,
-            tuple(self.operands(inputs)),
+            tuple(inputs),
             kept[:count],
             self.attrs,
-            tuple(wanted),
+            needs,
             tuple(kept[count:]) if len(kept) > count else (),
         )
 
