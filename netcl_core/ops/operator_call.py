@@ -89,7 +89,7 @@ class OperatorCall:
         elements = any(result.size for result in results)
         self.launches = device.has_kernels and not self.view and elements
         self.layouts = layouts
-        self._places: tuple[Geometry | None, Any] | None = None
+        self._places: dict[Geometry | None, Any] = {}
         self._reading: Memo[Layouts, OperatorCall] | None = None
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self.chosen = thread.chosen  # those in force when the call is made, not when it runs
@@ -306,23 +306,26 @@ class OperatorCall:
 
     def _viewed(self, x: Tensor) -> Any:
         """The result as a view, or a list of several; a copy where it can be none."""
-        given, last = x.geometry, self._places
-        if last is None or last[0] != given:
-            assert self.operator.view is not None  # else it has kernels
-            geometries = self.operator.view(given or dense(x.shape), **self.attrs)
-            places = (
-                None
-                if geometries is None
-                else [(y, y == dense(y.shape)) for y in listed(geometries)]
-            )
-            last = self._places = given, places
-        views = last[1]
+        views = self._places.get(x.geometry, self)
+        if views is self:
+            views = self._placed(x.geometry or dense(x.shape))
+            if len(self._places) >= _LAYOUTS:
+                self._places.clear()
+            self._places[x.geometry] = views
         if views is None:
             (spec,) = self.results
             return Tensor(x.duplicate().memory, spec.shape, spec.dtype, self.device)
         if len(views) == 1:
             return x.viewed(*views[0])
         return [x.viewed(place, in_order) for place, in_order in views]
+
+    def _placed(self, given: Geometry) -> list[tuple[Geometry, bool]] | None:
+        """Where each result of a view lies, and whether in C order; None: it has to be a copy."""
+        assert self.operator.view is not None  # else it has kernels
+        geometries = self.operator.view(given, **self.attrs)
+        if geometries is None:
+            return None
+        return [(y, y == dense(y.shape)) for y in listed(geometries)]
 
     # -- gradients -----------------------------------------------------------------------
 
