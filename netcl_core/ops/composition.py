@@ -28,7 +28,7 @@ from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.spans import note_span
 from netcl_core.tape.state import casting_by, thread
 from netcl_core.tape.trace_node import TraceBreak
-from netcl_core.tape.tracing import TracingContext
+from netcl_core.tape.tracing import TracingContext, depends_on_sizes
 from netcl_core.tensors.arguments import ends_with_inplace, renaming
 from netcl_core.tensors.tensor import Tensor
 
@@ -74,7 +74,7 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
         bound = None
         if operator.implementations or registry.rows("implementation", operator.name):
             given = None
-            if thread.tracer is None and thread.amp is None:
+            if thread.amp is None and not depends_on_sizes():
                 served, inputs, given = by_arguments.find(args, kwargs)
                 if served is not None:
                     return deliver(operator, apply(served, inputs, (), served.attrs))

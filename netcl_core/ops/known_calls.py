@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
-from netcl_core.cache import Memo
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.node import Node
 from netcl_core.tape.state import thread
@@ -50,11 +49,12 @@ def _add(values: Sequence[Any], key: list[Any], tensors: list[Any]) -> bool:
 class Given:
     """The arguments of a call: their key, and the tensors among them in order."""
 
-    __slots__ = ("_before", "key", "tensors")
+    __slots__ = ("_before", "_tensors", "key", "version")
 
     def __init__(self, key: tuple[Any, ...], tensors: list[Any]) -> None:
         self.key = key
-        self.tensors = tensors
+        self.version = registry.version
+        self._tensors = tensors
         self._before = times_told()
 
     def places(self, operands: Sequence[Any]) -> tuple[int, ...] | None:
@@ -62,20 +62,26 @@ class Given:
 
         So it is where `bind` made an operand, or looked at data.
         """
-        numbers = {id(tensor): i for i, tensor in enumerate(self.tensors)}
+        numbers = {id(tensor): i for i, tensor in enumerate(self._tensors)}
         places = [numbers.get(id(operand), -1) for operand in operands]
-        whole = len(numbers) == len(self.tensors) and self._before == times_told()
+        whole = len(numbers) == len(self._tensors) and self._before == times_told()
         return tuple(places) if whole and -1 not in places else None
+
+    def all_in(self, places: tuple[int, ...]) -> bool:
+        """Whether these are all tensors in order."""
+        return places == tuple(range(len(self._tensors)))
 
 
 @final
 class KnownCalls:
-    """At most so many calls of an op, the last used ones."""
+    """Calls of an op; when there are too many, or another registry serves, it begins anew."""
 
-    __slots__ = ("_calls",)
+    __slots__ = ("_calls", "_most", "_version")
 
-    def __init__(self, maxsize: int) -> None:
-        self._calls: Memo[Any, tuple[Any, tuple[int, ...] | None]] = Memo(maxsize)
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._version = -1
+        self._calls: dict[Any, tuple[Any, tuple[int, ...] | None]] = {}
 
     def find(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -84,7 +90,7 @@ class KnownCalls:
 
         Nothing is given back to note either for arguments that are no key.
         """
-        key: list[Any] = [registry.version, thread.chosen]
+        key: list[Any] = [thread.chosen]
         tensors: list[Any] = []
         if not _add(args, key, tensors):
             return None, tensors, None
@@ -93,7 +99,7 @@ class KnownCalls:
             if not _add((kwargs[name],), key, tensors):
                 return None, tensors, None
         whole = tuple(key)
-        known = self._calls.get(whole)
+        known = self._calls.get(whole) if self._version == registry.version else None
         if known is None:
             return None, tensors, Given(whole, tensors)
         call, places = known
@@ -102,6 +108,9 @@ class KnownCalls:
     def note(self, given: Given, call: Any, operands: Sequence[Any]) -> None:
         """Keep the call that was prepared for such arguments."""
         places = given.places(operands)
-        if places is not None:
-            same = places == tuple(range(len(given.tensors)))
-            self._calls.put(given.key, (call, None if same else places))
+        if places is None or given.version != registry.version:
+            return
+        if self._version != given.version or len(self._calls) >= self._most:
+            self._calls = {}
+            self._version = given.version
+        self._calls[given.key] = call, None if given.all_in(places) else places

@@ -21,7 +21,7 @@ from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.state import thread
-from netcl_core.tape.tracing import refused
+from netcl_core.tape.tracing import depends_on_sizes, refused
 from netcl_core.tensors.arguments import renaming
 from netcl_core.tensors.tensor import Tensor
 
@@ -59,7 +59,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = None
-        if thread.tracer is None and (view or thread.amp is None):
+        if (view or thread.amp is None) and not depends_on_sizes():
             known, inputs, given = calls_by_arguments.find(args, kwargs)
             if known is not None:
                 value = apply(known, inputs, (), known.attrs)
