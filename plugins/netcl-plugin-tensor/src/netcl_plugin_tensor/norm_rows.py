@@ -15,7 +15,6 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import (
     NO_SLOTS,
-    SUM,
     Implementation,
     Operator,
     Request,
@@ -23,7 +22,6 @@ from netcl_core.autograd import (
     RowTeams,
     Saved,
     Slots,
-    reduction_kernels,
     row_teams,
 )
 from netcl_core.errors import AttributeValueError, ShapeError, message
@@ -184,12 +182,7 @@ def _plan_backward(request: Request) -> Kernels:
     buffers += [("scratch", i) for i in range(len(sums))]
     flags = {"weighted": weighted, "sums": sums}
     kernel = _kernel(BACKWARD, x, buffers, teams, attrs, flags, turns)
-    nbytes = parts.size * DTYPES[partial_sum].itemsize
-    result = Kernels((kernel,), (nbytes,) * len(sums))
-    for i in range(len(sums)):
-        finish = reduction_kernels(SUM, device, parts, (0,), x.dtype)
-        result = result.then(finish, {("in", 0): ("scratch", i), ("out", 0): ("out", 1 + i)})
-    return result
+    return norm_blocks.summed(request, kernel, len(sums), parts)
 
 
 def _plan_backward_blocks(request: Request) -> Kernels:
