@@ -44,6 +44,7 @@ from netcl_core.ops.operators import composite as composite
 from netcl_core.runtime.geometry import Geometry as Geometry
 from netcl_core.runtime.recording import check_data as check_data
 from netcl_core.tape.function_call import apply_op as apply_op
+from netcl_core.tape.gradients import Added as Added
 from netcl_core.tape.gradients import Spread as Spread
 from netcl_core.tape.gradients import is_one as is_one
 from netcl_core.tape.hooks import when_backward_ends as when_backward_ends

@@ -365,20 +365,33 @@ class OperatorCall:
             saves = self.operator.saves
         return tuple([k for k, i in enumerate(self.present) if saves is None or i in saves])
 
-    def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> list[Any]:
-        """The gradients of the inputs."""
+    @property
+    def adds(self) -> bool:
+        """Whether gradients may be added to the inputs' sums so far."""
+        return self.launches and self.implementation.adds
+
+    def gradients(
+        self, node: Node, grads: Sequence[Any], needs: Needs, held: Sequence[Any] = ()
+    ) -> list[Any]:
+        """The gradients of the inputs; `held` are the sums that they may be added to."""
         values = [x.value for x in node.inputs]
-        return self.gradients_from(values, node.kept, grads, needs)
+        return self.gradients_from(values, node.kept, grads, needs, held)
 
     def gradients_from(
-        self, inputs: Sequence[Any], kept: Sequence[Any], grads: Sequence[Any], needs: Needs
+        self,
+        inputs: Sequence[Any],
+        kept: Sequence[Any],
+        grads: Sequence[Any],
+        needs: Needs,
+        held: Sequence[Any] = (),
     ) -> list[Any]:
         """The same from what the gradients read: the inputs, and the results with residuals."""
         backward = self.rule()
         assert backward is not None  # else nothing flows
         given = [grad if grad is None or type(grad) is Tensor else whole(grad) for grad in grads]
         again = is_given_away(kept)
-        saved = self._saved(inputs, self._computed(inputs, True) if again else kept, needs)
+        kept_now = self._computed(inputs, True) if again else kept
+        saved = self._saved(inputs, kept_now, needs, held)
         try:
             parts = checked(self.name, backward(saved, *given), self.operands(inputs))
         except Exception as error:
@@ -388,10 +401,13 @@ class OperatorCall:
             give_away(kept, len(self.results), saved.residuals, parts)
         return [parts[i] for i in self.present]
 
-    def _saved(self, inputs: Sequence[Any], kept: Sequence[Any], needs: Needs) -> Saved:
+    def _saved(
+        self, inputs: Sequence[Any], kept: Sequence[Any], needs: Needs, held: Sequence[Any] = ()
+    ) -> Saved:
         count = len(self.results)
         if len(self.present) < len(self.specs):
             inputs, needs = self.operands(inputs), tuple(map(bool, self.operands(needs)))
+            held = self.operands(held) if held else ()
         return Saved(
             self.name,
             tuple(inputs),
@@ -399,6 +415,7 @@ class OperatorCall:
             self.attrs,
             needs,
             tuple(kept[count:]) if len(kept) > count else (),
+            tuple(held),
         )
 
     def _tell_gradients(self, error: Exception) -> None:
@@ -450,10 +467,14 @@ def kernels_of(operator: Operator, *operands: Spec, device: Device, **attrs: Any
 
     The implementation and its settings are those that a call would get.
 
-    >>> record = ag.Operator("twice", bind=lambda x: ((x,), {}), infer=lambda x: x)
-    >>> ag.kernels_of(record, nc.Spec((2,), "float32"), device=nc.get_device("numpy"))
-    Traceback (most recent call last):
-    netcl_core.errors.DeviceError: twice: launches on <Device numpy: NumPy>; expected a device ...
+    >>> def plan(request):
+    ...     args = (("in", 0), ("out", 0), ("ulong", request.output.size))
+    ...     return nc.Kernels((nc.Kernel("mine/copy.cl.j2", "copy", args, (request.output.size,)),))
+    >>> record = ag.composite(lambda x: x, ("x",), name="same", infer=lambda x: x,
+    ...                       implementations=(ag.Implementation("same", "a copy", plan),))
+    >>> if nc.default_device().has_kernels:  # not the NumPy path
+    ...     kernels = ag.kernels_of(record, nc.Spec((2,), "float32"), device=nc.default_device())
+    ...     assert kernels.launches[0].entry == "copy"
 
     Args:
         operator: The op.

@@ -89,8 +89,9 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
     "max_along": (each(T((5, 31)), 0), call(T((3, 19, 5), "int64"), 1)),
     "min_along": (call(T((20, 3), "uint8"), 0),),
     "norm_rows_backward": (
-        each(T((5, 31)), T((5, 31)), T((31,)), 1, 1e-5, True, ("weight", "bias")),
-        call(T((3, 64)), T((3, 64)), None, 1, 1e-5, False, ()),
+        each(T((5, 31)), T((5, 31)), T((31,)), None, 1, 1e-5, True, ("weight", "bias")),
+        call(T((3, 64)), T((3, 64)), None, None, 1, 1e-5, False, ()),
+        call(T((3, 33)), T((3, 33)), None, T((3, 33)), 1, 1e-5, True, ()),
     ),
     "residual_norm_rows": (
         each(T((5, 31)), T((31,)), T((5, 31)), T((31,)), T((31,)), STATE, 0.5, 1e-5),

@@ -51,8 +51,8 @@ def embedding_bag(
     Args:
         input: Integers: (bags, size), or all bags one after the other, (indices,).
         weight: The rows, (count, features).
-        offsets: Where each bag of the latter begins. The host reads them, unless it has made
-            them; they then stay on the device, but for a `mode='max'` or weights.
+        offsets: Where each bag of the latter begins. The host reads them, unless they are few and
+            it has sent them there itself.
         max_norm: Rows that are named and longer are scaled to this length first, in place.
         norm_type: The p of that length.
         scale_grad_by_freq: Whether gradients of rows are divided by how often the row is named.
