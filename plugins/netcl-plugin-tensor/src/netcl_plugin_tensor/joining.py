@@ -115,13 +115,10 @@ def _joined(request: Request, parts: Sequence[int], lines: Sequence[Any]) -> Ker
 
 
 def _cat_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    dim, start, gradients = saved.attrs["dim"], 0, []
-    for x, need in zip(saved.inputs, saved.needs, strict=True):
-        stop = start + x.shape[dim]
-        place = (*[slice(None)] * dim, slice(start, stop))
-        gradients.append(ag.getitem(grad, place) if need else None)
-        start = stop
-    return gradients
+    dim = saved.attrs["dim"]
+    pieces = SPLIT(grad, tuple([x.shape[dim] for x in saved.inputs]), dim)
+    pieces = pieces if isinstance(pieces, tuple) else (pieces,)
+    return [piece if need else None for piece, need in zip(pieces, saved.needs, strict=True)]
 
 
 # -- composites --------------------------------------------------------------------------
