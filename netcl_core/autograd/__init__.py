@@ -36,6 +36,7 @@ from netcl_core.ops.implementations import Requirements as Requirements
 from netcl_core.ops.implementations import Saved as Saved
 from netcl_core.ops.implementations import Settings as Settings
 from netcl_core.ops.implementations import Space as Space
+from netcl_core.ops.operator_call import kernels_of as kernels_of
 from netcl_core.ops.operator_function import as_operand as as_operand
 from netcl_core.ops.operator_function import as_operands as as_operands
 from netcl_core.ops.operators import Operator as Operator
@@ -43,6 +44,7 @@ from netcl_core.ops.operators import composite as composite
 from netcl_core.runtime.geometry import Geometry as Geometry
 from netcl_core.runtime.recording import check_data as check_data
 from netcl_core.tape.function_call import apply_op as apply_op
+from netcl_core.tape.gradients import Added as Added
 from netcl_core.tape.gradients import Spread as Spread
 from netcl_core.tape.gradients import is_one as is_one
 from netcl_core.tape.hooks import when_backward_ends as when_backward_ends

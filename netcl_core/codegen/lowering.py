@@ -252,12 +252,12 @@ class Stage:
                 buffers += targets
             packed = self.packed(scalars) if form.scalars else ()
             if offsets:
-                packed = [*packed, *self._packed_offsets(offsets)]
+                packed = [*packed, *self.packed_offsets(offsets)]
             stream_of(self.plan.device).launch(launch, buffers, packed)
         elif self.writes and self.plan.size:
             self._run_numpy(inputs, grads, scalars, targets)
 
-    def _packed_offsets(self, offsets: Sequence[int]) -> list[bytes]:
+    def packed_offsets(self, offsets: Sequence[int]) -> list[bytes]:
         """The offsets of the views that it reads and writes, in its own order."""
         views = [i for i, kind in enumerate(self.layout.kinds) if kind[-1] == "+"]
         known = dict(zip(views, offsets, strict=True))

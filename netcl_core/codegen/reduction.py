@@ -28,6 +28,7 @@ def reduction_kernels(
     scale: float = 1.0,
     slots: Slots = NO_SLOTS,
     layout: Geometry | None = None,
+    pairs: int = 1,
 ) -> Kernels:
     """The launches that reduce input 0 over `axes` into output 0.
 
@@ -44,10 +45,12 @@ def reduction_kernels(
         scale: A factor on the result (the mean is a scaled sum).
         slots: What computes the elements of input 0 and works on the elements of output 0.
         layout: Where the elements of input 0 lie, for which `reduction_reads`; None: in C order.
+        pairs: How many inputs, each of the `source`, are reduced at once, each into the output of
+            its number; several have no slots.
     """
     form: Any = reduction_gpu if device.kind == "gpu" else reduction_cpu
     acc = DTYPES[out_dtype].compute if how.widen else DTYPES[source.dtype].compute
-    job = Reduction(how, source, tuple(axes), out_dtype, acc, scale, slots, layout)
+    job = Reduction(how, source, tuple(axes), out_dtype, acc, scale, slots, layout, pairs)
     slices = form.slices(job, device)
     if slices == 1:
         return Kernels((form.kernel(job, device, 1),))
@@ -57,9 +60,9 @@ def reduction_kernels(
     closing = replace(job, source=partial, axes=(0,), slots=after, layout=None)
     first, finish = form.kernel(opening, device, slices), form.kernel(closing, device, 1)
     nbytes = partial.size * NUMPY_OF_COMPUTE[acc].itemsize
-    scratch = ("scratch", 0)
-    sliced = Kernels((), (nbytes,)).then(Kernels((first,)), {("out", 0): scratch})
-    return sliced.then(Kernels((finish,)), {("in", 0): scratch})
+    written = {("out", i): ("scratch", i) for i in range(pairs)}
+    sliced = Kernels((), (nbytes,) * pairs).then(Kernels((first,)), written)
+    return sliced.then(Kernels((finish,)), {("in", i): ("scratch", i) for i in range(pairs)})
 
 
 def reduction_reads(layout: Geometry | None, axes: Sequence[int]) -> bool:

@@ -95,6 +95,7 @@ class Reduction:
     scale: float = 1.0
     slots: Slots = NO_SLOTS
     layout: Geometry | None = None
+    pairs: int = 1
 
     @property
     def places(self) -> Geometry:
@@ -125,12 +126,15 @@ class Reduction:
             "identity": self.how.identity[self.acc],
             "expression": self.how.expression,
             "scaled": self.scale != 1.0,
+            "pairs": self.pairs,
             **self.slots.context(width, aligned),
         }
         values: list[Arg] = [("ulong", n) for n in (*numbers, self.places.offset)]
         if self.scale != 1.0:
             values.append(("double" if self.acc == "double" else "float", self.scale))
-        args = self.slots.args((("in", 0), ("out", 0)), values)
-        size = None if local is None else (local,)
+        buffers = [(kind, i) for kind in ("in", "out") for i in range(self.pairs)]
+        args = self.slots.args(buffers, values)
+        more = (self.pairs,) if self.pairs > 1 else ()
+        size = None if local is None else (local, *(1 for _ in more))
         entry = f"reduce_{self.how.name}"
-        return Kernel(template, entry, args, (max(1, items),), size, {**shared, **context})
+        return Kernel(template, entry, args, (max(1, items), *more), size, {**shared, **context})

@@ -187,9 +187,13 @@ class KernelObject:
 
 @final
 class SharedKernel:
-    """An entry point of a source on a device, with a kernel object for each thread."""
+    """An entry point of a source on a device, with a kernel object for each thread.
 
-    __slots__ = ("device", "entry", "of_thread", "recipe", "source")
+    Attributes:
+        apart: How many launches have a kernel object of their own beside these.
+    """
+
+    __slots__ = ("apart", "device", "entry", "of_thread", "recipe", "source")
 
     def __init__(self, device: Device, source: str, entry: str, recipe: Recipe = PLAIN) -> None:
         self.device = device
@@ -197,6 +201,7 @@ class SharedKernel:
         self.entry = entry
         self.recipe = recipe
         self.of_thread: dict[int, KernelObject] = {}
+        self.apart = 0
 
     def make(self, who: str) -> KernelObject:
         """This thread's kernel object."""

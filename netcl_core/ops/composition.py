@@ -15,6 +15,7 @@ from netcl_core.cache import Memo
 from netcl_core.errors import NetclError
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
+from netcl_core.ops.known_calls import KnownCalls
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operator_function import CALLS, deliver, prepare, specs_of
 from netcl_core.ops.operators import Operator, several
@@ -27,7 +28,7 @@ from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.spans import note_span
 from netcl_core.tape.state import casting_by, thread
 from netcl_core.tape.trace_node import TraceBreak
-from netcl_core.tape.tracing import TracingContext
+from netcl_core.tape.tracing import TracingContext, depends_on_sizes
 from netcl_core.tensors.arguments import ends_with_inplace, renaming
 from netcl_core.tensors.tensor import Tensor
 
@@ -43,6 +44,7 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
     assert function is not None  # it is made of other ops
     registry.load(SERVING_OPS, operator.name)
     calls: Memo[Any, Any] = Memo(CALLS)
+    by_arguments = KnownCalls(CALLS)
     renamed = renaming(operator.name, operator.signature.parameters)
     count = len(operator.signature.parameters)
 
@@ -71,8 +73,15 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
     def computed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bound = None
         if operator.implementations or registry.rows("implementation", operator.name):
+            given = None
+            if thread.amp is None and not depends_on_sizes():
+                served, inputs, given = by_arguments.find(args, kwargs)
+                if served is not None:
+                    return deliver(operator, apply(served, inputs, (), served.attrs))
             served, inputs, bound = _served(operator, calls, args, kwargs)
             if served is not None:
+                if given is not None:
+                    by_arguments.note(given, served, inputs)
                 return deliver(operator, apply(served, inputs, (), served.attrs))
         try:
             result = function(*args, **kwargs) if bound is None else operator.decomposed(*bound)

@@ -270,6 +270,8 @@ class Implementation:
             after the outputs for it alone, such as row statistics; `saved.residuals` holds them.
         saves: With a `backward` of its own, `(request, needs) -> (i, ...)`: which operands it reads
             (default: all) where `needs` says of each operand whether its gradient is wanted.
+        adds: Whether its own `backward` looks at `saved.held`, and gives an `ag.Added` for what it
+            has added to that.
         reads: `(request) -> (bool, ...)`: which inputs its kernels read as they lie, where
             `request.layouts` has strides. Of all others it gets copies in C order. Such a plan may
             also say in `Kernels.layouts` where it puts the elements of its outputs.
@@ -294,6 +296,7 @@ class Implementation:
     residuals: Callable[[Request], tuple[Spec, ...]] | None = None
     saves: Callable[[Request, Sequence[bool]], Sequence[int]] | None = None
     reads: Callable[[Request], Sequence[bool]] | None = None
+    adds: bool = False
     parts: Sequence[Any] = ()
     space: Space | None = None
 
@@ -327,6 +330,8 @@ class Saved:
         attrs: The metadata.
         needs: For each operand whether its gradient is wanted.
         residuals: What was kept for the backward alone.
+        held: For each operand the sum of its gradients so far, where this one may be added to it
+            by the kernel that computes it; None where there is none. Empty: nowhere.
     """
 
     operator: str
@@ -335,6 +340,7 @@ class Saved:
     attrs: Attrs
     needs: tuple[bool, ...]
     residuals: tuple[Any, ...] = ()
+    held: tuple[Any, ...] = ()
 
     @property
     def outputs(self) -> tuple[Any, ...]:

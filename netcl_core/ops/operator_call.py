@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from netcl_core.cache import Memo
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import PluginError, message
+from netcl_core.errors import DeviceError, PluginError, message
 from netcl_core.hardware.device import Device
 from netcl_core.ops.implementations import Attrs, Implementation, Request, Saved
 from netcl_core.ops.operators import OTHERS, Operator, several
@@ -51,14 +51,13 @@ class OperatorCall:
         present: The numbers of the operands that are there: the call's inputs.
         decided: The implementation's settings, once it is chosen.
         results_of: Gives the results for other operands, where the operator has no rule.
-        rooms: How many elements, and of which dtype, each result needs a buffer for.
         tuner: Who may try other settings when it runs next; None almost always.
     """
 
     __slots__ = (
-        "_bound", "_implementation", "_places", "_reading", "attrs", "chosen", "decided", "device",
-        "known", "launches", "layouts", "name", "operator", "packs", "present", "results",
-        "results_of", "rooms", "specs", "tuner", "view",
+        "_bound", "_implementation", "_lines", "_places", "_reading", "_rule", "attrs", "chosen",
+        "decided", "device", "known", "launches", "layouts", "name", "operator", "packs",
+        "present", "results", "results_of", "specs", "tuner", "view",
     )  # fmt: skip
 
     keeps = True
@@ -84,14 +83,13 @@ class OperatorCall:
         self.results_of: Callable[..., tuple[Spec, ...] | None] | None = None
         for result in results:
             check_dtype(result.dtype, device)
-        self.rooms = tuple([(result.size, DTYPES[result.dtype]) for result in results])
         self.view = operator.view is not None
         self.packs = not self.view
         self.present = tuple([i for i, spec in enumerate(specs) if spec is not None])
         elements = any(result.size for result in results)
         self.launches = device.has_kernels and not self.view and elements
         self.layouts = layouts
-        self._places: tuple[Geometry | None, Any] | None = None
+        self._places: dict[Geometry | None, Any] = {}
         self._reading: Memo[Layouts, OperatorCall] | None = None
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self.chosen = thread.chosen  # those in force when the call is made, not when it runs
@@ -99,6 +97,8 @@ class OperatorCall:
         self.decided: ChosenSettings = UNDECIDED
         self.tuner: FirstUse | None = None
         self._bound: dict[bool, Bound | HostBound] = {}
+        self._lines: list[Any] = [None, None]
+        self._rule: tuple[Callable[..., Sequence[Any]] | None] | None = None
 
     def resized(self, specs: tuple[Spec | None, ...]) -> OperatorCall | None:
         """The call for operands of other sizes; None if another implementation serves there."""
@@ -254,52 +254,64 @@ class OperatorCall:
 
     def operands(self, inputs: Sequence[Any]) -> list[Any]:
         """The inputs with None for every absent operand."""
+        if len(self.present) == len(self.specs):
+            return list(inputs)
         operands: list[Any] = [None] * len(self.specs)
         for i, value in zip(self.present, inputs, strict=True):
             operands[i] = value
         return operands
 
     def _computed(self, inputs: Sequence[Tensor], keep: bool) -> list[Tensor]:
-        operator, device = self.operator, self.device
-        if operator.check is not None:
-            check_data(operator.check, self.operands(inputs), self.attrs)
+        if self.operator.check is not None:
+            check_data(self.operator.check, self.operands(inputs), self.attrs)
+        line = self._lines[keep]
+        if line is None or self.tuner is not None:
+            return self._in_general(inputs, keep)
+        rooms, results, bound = line
+        device = self.device
+        allocate = stream_of(device).allocate
+        buffers = [allocate(size, dtype) for size, dtype in rooms]
+        bound([x.memory for x in inputs], buffers)
+        if len(buffers) == 1:
+            ((shape, dtype),) = results
+            return [Tensor(buffers[0], shape, dtype, device)]
+        return [
+            Tensor(buffer, shape, dtype, device)
+            for buffer, (shape, dtype) in zip(buffers, results, strict=True)
+        ]
+
+    def _in_general(self, inputs: Sequence[Tensor], keep: bool) -> list[Tensor]:
+        """The results, with a tuner, by NumPy, or for the first time."""
+        device = self.device
         if not device.has_kernels:
             specs = self.results + self.residuals
             return by_reference(self, inputs, specs)
-        more = self.residuals if keep else ()
-        specs = self.results + more
+        specs = self.results + (self.residuals if keep else ())
+        rooms = [(spec.size, DTYPES[spec.dtype]) for spec in specs]
         allocate = stream_of(device).allocate
-        buffers = [allocate(size, dtype) for size, dtype in self.rooms]
-        buffers += [allocate(spec.size, DTYPES[spec.dtype]) for spec in more]
+        buffers = [allocate(size, dtype) for size, dtype in rooms]
+        layouts: Layouts = ()
         if self.launches:
             bound = self.bound(keep)
             if self.tuner is not None:
                 self.offer(inputs, keep)
             bound([x.memory for x in inputs], buffers)
-            if self.layouts and isinstance(bound, Bound) and bound.layouts:
-                rows = itertools.zip_longest(buffers, specs, bound.layouts)
-                return [_placed(buffer, spec, layout, device) for buffer, spec, layout in rows]
-        if len(buffers) == 1:
-            spec = specs[0]
-            return [Tensor(buffers[0], spec.shape, spec.dtype, device)]
-        return [
-            Tensor(buffer, spec.shape, spec.dtype, device)
-            for buffer, spec in zip(buffers, specs, strict=True)
-        ]
+            if self.layouts and isinstance(bound, Bound):
+                layouts = bound.layouts
+            if not layouts:
+                placed = [(spec.shape, DTYPES[spec.dtype].name) for spec in specs]
+                self._lines[keep] = rooms, placed, bound
+        rows = itertools.zip_longest(buffers, specs, layouts)
+        return [_placed(buffer, spec, layout, device) for buffer, spec, layout in rows]
 
     def _viewed(self, x: Tensor) -> Any:
         """The result as a view, or a list of several; a copy where it can be none."""
-        given, last = x.geometry, self._places
-        if last is None or last[0] != given:
-            assert self.operator.view is not None  # else it has kernels
-            geometries = self.operator.view(given or dense(x.shape), **self.attrs)
-            places = (
-                None
-                if geometries is None
-                else [(y, y == dense(y.shape)) for y in listed(geometries)]
-            )
-            last = self._places = given, places
-        views = last[1]
+        views = self._places.get(x.geometry, self)
+        if views is self:
+            views = self._placed(x.geometry or dense(x.shape))
+            if len(self._places) >= _LAYOUTS:
+                self._places.clear()
+            self._places[x.geometry] = views
         if views is None:
             (spec,) = self.results
             return Tensor(x.duplicate().memory, spec.shape, spec.dtype, self.device)
@@ -307,10 +319,23 @@ class OperatorCall:
             return x.viewed(*views[0])
         return [x.viewed(place, in_order) for place, in_order in views]
 
+    def _placed(self, given: Geometry) -> list[tuple[Geometry, bool]] | None:
+        """Where each result of a view lies, and whether in C order; None: it has to be a copy."""
+        assert self.operator.view is not None  # else it has kernels
+        geometries = self.operator.view(given, **self.attrs)
+        if geometries is None:
+            return None
+        return [(y, y == dense(y.shape)) for y in listed(geometries)]
+
     # -- gradients -----------------------------------------------------------------------
 
     def rule(self) -> Callable[..., Sequence[Any]] | None:
         """The implementation's own backward, else the operator's, else its decomposition's."""
+        if self._rule is None:
+            self._rule = (self._found_rule(),)
+        return self._rule[0]
+
+    def _found_rule(self) -> Callable[..., Sequence[Any]] | None:
         own = self.implementation.backward if self.launches else None
         if own is not None or self.operator.backward is not None:
             return own or self.operator.backward
@@ -340,20 +365,33 @@ class OperatorCall:
             saves = self.operator.saves
         return tuple([k for k, i in enumerate(self.present) if saves is None or i in saves])
 
-    def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> list[Any]:
-        """The gradients of the inputs."""
+    @property
+    def adds(self) -> bool:
+        """Whether gradients may be added to the inputs' sums so far."""
+        return self.launches and self.implementation.adds
+
+    def gradients(
+        self, node: Node, grads: Sequence[Any], needs: Needs, held: Sequence[Any] = ()
+    ) -> list[Any]:
+        """The gradients of the inputs; `held` are the sums that they may be added to."""
         values = [x.value for x in node.inputs]
-        return self.gradients_from(values, node.kept, grads, needs)
+        return self.gradients_from(values, node.kept, grads, needs, held)
 
     def gradients_from(
-        self, inputs: Sequence[Any], kept: Sequence[Any], grads: Sequence[Any], needs: Needs
+        self,
+        inputs: Sequence[Any],
+        kept: Sequence[Any],
+        grads: Sequence[Any],
+        needs: Needs,
+        held: Sequence[Any] = (),
     ) -> list[Any]:
         """The same from what the gradients read: the inputs, and the results with residuals."""
         backward = self.rule()
         assert backward is not None  # else nothing flows
-        given = [None if grad is None else whole(grad) for grad in grads]
+        given = [grad if grad is None or type(grad) is Tensor else whole(grad) for grad in grads]
         again = is_given_away(kept)
-        saved = self._saved(inputs, self._computed(inputs, True) if again else kept, needs)
+        kept_now = self._computed(inputs, True) if again else kept
+        saved = self._saved(inputs, kept_now, needs, held)
         try:
             parts = checked(self.name, backward(saved, *given), self.operands(inputs))
         except Exception as error:
@@ -363,15 +401,21 @@ class OperatorCall:
             give_away(kept, len(self.results), saved.residuals, parts)
         return [parts[i] for i in self.present]
 
-    def _saved(self, inputs: Sequence[Any], kept: Sequence[Any], needs: Needs) -> Saved:
-        count, wanted = len(self.results), [bool(operand) for operand in self.operands(needs)]
+    def _saved(
+        self, inputs: Sequence[Any], kept: Sequence[Any], needs: Needs, held: Sequence[Any] = ()
+    ) -> Saved:
+        count = len(self.results)
+        if len(self.present) < len(self.specs):
+            inputs, needs = self.operands(inputs), tuple(map(bool, self.operands(needs)))
+            held = self.operands(held) if held else ()
         return Saved(
             self.name,
-            tuple(self.operands(inputs)),
+            tuple(inputs),
             kept[:count],
             self.attrs,
-            tuple(wanted),
+            needs,
             tuple(kept[count:]) if len(kept) > count else (),
+            tuple(held),
         )
 
     def _tell_gradients(self, error: Exception) -> None:
@@ -416,6 +460,36 @@ class OperatorCall:
     def _again(self, *operands: Any) -> Any:
         """The results by the operator's own function."""
         return self.operator.decomposed(operands, self.attrs)
+
+
+def kernels_of(operator: Operator, *operands: Spec, device: Device, **attrs: Any) -> Kernels:
+    """The launches of an op, for a plan of another op that contains them.
+
+    The implementation and its settings are those that a call would get.
+
+    >>> def plan(request):
+    ...     args = (("in", 0), ("out", 0), ("ulong", request.output.size))
+    ...     return nc.Kernels((nc.Kernel("mine/copy.cl.j2", "copy", args, (request.output.size,)),))
+    >>> record = ag.composite(lambda x: x, ("x",), name="same", infer=lambda x: x,
+    ...                       implementations=(ag.Implementation("same", "a copy", plan),))
+    >>> if nc.default_device().has_kernels:  # not the NumPy path
+    ...     kernels = ag.kernels_of(record, nc.Spec((2,), "float32"), device=nc.default_device())
+    ...     assert kernels.launches[0].entry == "copy"
+
+    Args:
+        operator: The op.
+        operands: Shape and dtype of each of its operands.
+        device: Where it runs.
+        attrs: Its metadata.
+
+    Raises DeviceError where no kernels serve it.
+    """
+    call = OperatorCall(operator, device, operands, attrs)
+    planned: Any = call.implementation.plan(call.request) if call.launches else None
+    if isinstance(planned, Kernels):
+        return planned
+    given, expected = f"launches on {device!r}", "a device on which kernels serve it"
+    raise DeviceError(message(operator.name, given, expected))
 
 
 def _placed(buffer: Any, spec: Spec, layout: Geometry | None, device: Device) -> Tensor:

@@ -11,6 +11,7 @@ from netcl_core.cache import Memo
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.implementations import Attrs
+from netcl_core.ops.known_calls import KnownCalls
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import sorted_operands
@@ -24,8 +25,6 @@ from netcl_core.tape.tracing import depends_on_sizes, refused
 from netcl_core.tensors.arguments import renaming
 from netcl_core.tensors.tensor import Tensor
 
-#: The types of what is a key as it is.
-_PLAIN: Final = frozenset({int, type(None), type(Ellipsis)})
 #: How many calls an op keeps: another one costs little more than to find it.
 CALLS: Final = 512
 
@@ -33,6 +32,7 @@ CALLS: Final = 512
 def operator_function(operator: Operator) -> Callable[..., Any]:
     """The public function of an operator."""
     calls: Memo[Any, OperatorCall] = Memo(CALLS)
+    calls_by_arguments, view = KnownCalls(CALLS), operator.view is not None
     bind = operator.bind
     assert bind is not None  # functions of other ops have their own public function
     renamed = renaming(operator.name, operator.signature.parameters)
@@ -58,64 +58,25 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
         return prepared_call, inputs
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        given = None
+        if (view or thread.amp is None) and not depends_on_sizes():
+            known, inputs, given = calls_by_arguments.find(args, kwargs)
+            if known is not None:
+                value = apply(known, inputs, (), known.attrs)
+                return value if type(value) is not list else deliver(operator, value)
         if kwargs:
             if not TARGETS.isdisjoint(kwargs):
                 return into(call, args, kwargs)
             kwargs = renamed(kwargs)
         prepared_call, inputs = prepared(args, kwargs)
+        if given is not None:
+            calls_by_arguments.note(given, prepared_call, inputs)
         return deliver(operator, apply(prepared_call, inputs, (), prepared_call.attrs))
 
     call.__name__ = call.__qualname__ = operator.name
     call.__doc__ = operator.doc
     functools.update_wrapper(call, bind, assigned=("__annotations__",), updated=())
-    return call if operator.view is None else _view_function(operator, prepared, call)
-
-
-def _view_function(
-    operator: Operator,
-    prepared: Callable[[Any, Any], tuple[OperatorCall, list[Any]]],
-    general: Callable[..., Any],
-) -> Callable[..., Any]:
-    """The function of an op of views: plain arguments are looked up as they are given."""
-    known: Memo[Any, OperatorCall] = Memo(CALLS)
-
-    @functools.wraps(general)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        plain: Any = None
-        if args and not kwargs and isinstance(args[0], Tensor):
-            alone = args[1] if len(args) == 2 else None
-            plain = alone if type(alone) is int else _plain(args[1:])
-        if plain is None or depends_on_sizes():
-            return general(*args, **kwargs)  # which looks at sizes where the result depends on them
-        x = args[0]
-        value = x.value
-        key = value.shape, value.dtype, value.device, plain
-        view_call = known.get(key)
-        if view_call is None:
-            view_call = known.put(key, prepared(args, {})[0])
-        return deliver(operator, apply(view_call, (x,), (), view_call.attrs))
-
     return call
-
-
-def _plain(args: Any) -> Any:
-    """Ints, slices, None, Ellipsis and tuples of them as a key; None: there is something else."""
-    parts: list[Any] = []
-    for arg in args:
-        kind = type(arg)
-        if kind in _PLAIN:
-            parts.append(arg)
-        elif kind is slice:
-            start, stop, step = arg.start, arg.stop, arg.step
-            if type(start) not in _PLAIN or type(stop) not in _PLAIN or type(step) not in _PLAIN:
-                return None
-            parts.append((slice, start, stop, step))
-        else:
-            inner = _plain(arg) if kind is tuple else None
-            if inner is None:
-                return None
-            parts.append((tuple, inner))
-    return tuple(parts)
 
 
 def deliver(operator: Operator, value: Any) -> Any:

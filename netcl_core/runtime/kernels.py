@@ -7,10 +7,12 @@ memory between them. `Bound` renders the templates and runs them.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.cache import Memo
@@ -41,6 +43,8 @@ _RANK = {**dict.fromkeys(_BUFFERS, 0), "scalar": 1}  # all others, the constant 
 
 #: A launch, its buffers, and which of the call's scalars it takes.
 _Step: TypeAlias = tuple[Launch, tuple[Arg, ...], tuple[int, ...]]
+#: The same with what picks its buffers out of a list of all.
+_Picking: TypeAlias = tuple[Launch, Callable[[Sequence[Any]], Sequence[Any]], tuple[int, ...]]
 _BYTE: Final = DTYPES["uint8"]
 #: The kernel, where in its arguments the scalars and the constant numbers begin, and what
 #: packs the numbers.
@@ -176,6 +180,13 @@ def _lower(device: Device, kernel: Kernel, kinds: Sequence[str]) -> _Lowered:
     return shared, ranks.count(0), numbers, packers_of(kinds[numbers:], kernel.entry)
 
 
+def _picker(numbers: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What takes the items of these numbers out of a list."""
+    if len(numbers) > 1:
+        return itemgetter(*numbers)
+    return lambda items: [items[i] for i in numbers]
+
+
 @final
 class Bound:
     """Kernels for tensors of given shapes on a device: call with input and output buffers.
@@ -188,7 +199,16 @@ class Bound:
     A tensor without elements has no buffer; a kernel gets NULL for it and must not read it.
     """
 
-    __slots__ = ("_steps", "device", "layouts", "outputs", "scalars", "scratch", "zeros")
+    __slots__ = (
+        "_picking",
+        "_steps",
+        "device",
+        "layouts",
+        "outputs",
+        "scalars",
+        "scratch",
+        "zeros",
+    )
 
     def __init__(
         self, device: Device, kernels: Kernels, inputs: Sequence[Spec], outputs: Sequence[Spec]
@@ -200,6 +220,7 @@ class Bound:
         self.zeros = any(("zeros", 0) in kernel.args for kernel in kernels.launches)
         self.scalars = kernels.scalars
         self._steps = tuple([self._step(kernel) for kernel in kernels.launches])
+        self._picking: dict[tuple[int, int], list[_Picking]] = {}
 
     def _step(self, kernel: Kernel) -> _Step:
         args = kernel.args
@@ -208,6 +229,17 @@ class Bound:
         launch = Launch(shared, kernel.global_size, kernel.local_on(self.device), packed)
         wanted = () if scalars == numbers else tuple([i for _, i in args[scalars:numbers]])
         return launch, args[:scalars], wanted
+
+    def _with_pickers(self, inputs: int, outputs: int) -> list[_Picking]:
+        """The steps for a list of so many inputs, outputs, scratch buffers and the zeros."""
+        sizes = {"in": inputs, "out": outputs, "scratch": len(self.scratch), "zeros": 1}
+        first = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0), strict=False))
+        steps = [
+            (launch, _picker([first[kind] + i for kind, i in buffers]), wanted)
+            for launch, buffers, wanted in self._steps
+        ]
+        self._picking[inputs, outputs] = steps
+        return steps
 
     @property
     def launches(self) -> list[Launch]:
@@ -226,18 +258,23 @@ class Bound:
         Each replay of a capture asks `again` for those of then; without it they stay.
         """
         stream = stream_of(self.device)
-        places = {"in": inputs, "out": outputs}
-        if self.zeros:
-            places["zeros"] = [memory_of(self.device).zeros]
+        counts = len(inputs), len(outputs)
+        steps = self._picking.get(counts) or self._with_pickers(*counts)
+        memory = [*inputs, *outputs]
         if self.scratch:
-            places["scratch"] = [stream.allocate(max(1, n), _BYTE) for n in self.scratch]
-        packed = self._packed(scalars) if scalars or self.scalars else ()
-        for launch, buffers, wanted in self._steps:
-            given = [places[kind][i] for kind, i in buffers]
+            memory += [stream.allocate(max(1, n), _BYTE) for n in self.scratch]
+        if self.zeros:
+            memory.append(memory_of(self.device).zeros)
+        if not self.scalars:
+            for launch, pick, _ in steps:
+                stream.launch(launch, pick(memory))
+            return
+        packed = self._packed(scalars)
+        for launch, pick, wanted in steps:
             chosen: Sequence[bytes] = [packed[i] for i in wanted] if wanted else ()
             if again is not None:
                 chosen = Asked(chosen, partial(self._asked, again, wanted))
-            stream.launch(launch, given, chosen)
+            stream.launch(launch, pick(memory), chosen)
 
     def _packed(self, scalars: Sequence[Any]) -> list[bytes]:
         return [

@@ -83,6 +83,13 @@ def _packer(ctype: str, who: str) -> Packer:
     return packer
 
 
+#: So often others may change the constants of a launch before it gets a kernel object of its own:
+#: then it has lost on them what making one takes (pyopencl: 120 us). So many launches of one
+#: kernel have one.
+_CROSSED: Final = 64
+_APART: Final = 512
+
+
 @final
 class Asked(list[bytes]):
     """Packed scalars of a launch; a replay asks `again` for those of then."""
@@ -102,7 +109,7 @@ class Launch:
     are given here as packed bytes.
     """
 
-    __slots__ = ("constants", "global_size", "kernel", "local_size", "of_thread", "who")
+    __slots__ = ("_crossed", "constants", "global_size", "kernel", "local_size", "of_thread", "who")
 
     def __init__(
         self,
@@ -118,6 +125,11 @@ class Launch:
         self.local_size = local_size
         self.constants = constants
         self.who = who or kernel.entry
+        self._crossed = 0
+
+    def __del__(self) -> None:
+        if self.of_thread is not self.kernel.of_thread:
+            self.kernel.apart -= len(self.of_thread)
 
     @property
     def entry(self) -> str:
@@ -133,7 +145,13 @@ class Launch:
         """This thread's kernel object with the constants set, after `first` other arguments."""
         cl = opencl_module()
         try:
-            own_kernel = self.kernel.of_thread.get(get_ident()) or self.kernel.make(self.who)
+            shared = self.kernel.of_thread
+            number = get_ident()
+            own_kernel = self.of_thread.get(number) or shared.get(number)
+            if own_kernel is None:
+                own_kernel = self.kernel.make(self.who)
+            elif own_kernel.last is not None and own_kernel.last is not self:
+                own_kernel = self._apart(own_kernel)
             own_kernel.last = None  # in case that setting fails half-way
             given = first + len(self.constants)
             if own_kernel.args != given:
@@ -143,6 +161,20 @@ class Launch:
         except cl.Error as error:
             raise self.misfit(error) from error
         own_kernel.last = self
+        return own_kernel
+
+    def _apart(self, shared: KernelObject) -> KernelObject:
+        """A kernel object of this launch's own, once others have often changed the shared one.
+
+        To set constants anew takes as long as all else of a launch.
+        """
+        self._crossed += 1
+        if self._crossed < _CROSSED or self.kernel.apart >= _APART:
+            return shared
+        self.kernel.apart += 1
+        if self.of_thread is self.kernel.of_thread:
+            self.of_thread = {}
+        own_kernel = self.of_thread[get_ident()] = KernelObject(self.kernel.new(self.who))
         return own_kernel
 
     def alone(self, buffers: Sequence[Any], scalars: Sequence[bytes]) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, final
 
 from netcl_core.codegen.layout import Shape
@@ -145,6 +145,11 @@ class PutCall(_PlacesCall):
         ]
 
 
+@lru_cache(maxsize=1024)
+def _copying(shape: Shape, dtype: str, device: Device) -> RegionCall:
+    return RegionCall(plan(COPY, device, Signature(((shape, dtype),), ())), "contiguous")
+
+
 def contiguous(x: Any) -> Any:
     """An operand that is no view: itself, or a copy, which all who ask for it share."""
     value = x.value
@@ -153,9 +158,7 @@ def contiguous(x: Any) -> Any:
     version, reference = value.packed or (-1, None)
     packed = reference() if reference is not None and version == value.version else None
     if packed is None or packed.requires_grad != (x.requires_grad and is_grad_enabled()):
-        signature = Signature(((value.shape, value.dtype),), ())
-        call = RegionCall(plan(COPY, value.device, signature), "contiguous")
-        packed = apply(call, [x])
+        packed = apply(_copying(value.shape, value.dtype, value.device), [x])
         packed.value.inherit_range(value)
         value.packed = value.version, weakref.ref(packed)
     return packed

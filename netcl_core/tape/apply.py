@@ -45,6 +45,8 @@ class Call(Protocol):
         keeps: Whether its gradients want more than its operands, so that `run_keeping` is called.
         view: Whether its result may lie in the memory of its first operand.
         packs: Whether it reads not all strides, so that `reading` is asked if operands are views.
+        adds: Whether its gradients may be `Added` to what inputs have so far; `gradients` then
+            takes these sums, or None for each input, as one more argument.
         known: What `apply` has learnt of it, by needs: flows and saves.
     """
 
@@ -54,6 +56,7 @@ class Call(Protocol):
     keeps: bool
     view: bool
     packs: bool
+    adds: bool
     layouts: Layouts
     known: dict[Needs, tuple[Needs, tuple[int, ...]]]
 
@@ -95,6 +98,7 @@ class PlainCall:
     keeps = False
     view = False
     packs = False
+    adds = False
     run: Callable[..., Any]
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, None]:

@@ -71,6 +71,32 @@ class Placed:
         return self.value.dtype
 
 
+@final
+class Added:
+    """A gradient to which the sum of those before it has been added: `saved.held`.
+
+    >>> ag.Added(nc.ones(2, 3)).shape
+    (2, 3)
+
+    A walk takes it in the place of that sum. `value` is a tensor that nobody else has.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value.value
+
+    @property
+    def shape(self) -> Shape:
+        """The shape."""
+        return self.value.shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name."""
+        return self.value.dtype
+
+
 def whole(gradient: Any) -> Tensor:
     """A gradient as a Tensor of its full shape."""
     if type(gradient) is Spread:
@@ -84,7 +110,7 @@ def whole(gradient: Any) -> Tensor:
 
 
 #: What a gradient is where nothing is recorded.
-_KINDS: Final = frozenset({Tensor, View, Spread, Placed})
+_KINDS: Final = frozenset({Tensor, View, Spread, Placed, Added})
 
 
 def is_one(gradient: Any) -> bool:
@@ -134,7 +160,12 @@ def checked(
         raise GradientError(message(f"backward of {op}", f"{source} returned {given}", expected))
     gradients: list[Any] = [None] * len(operands)
     for i, (x, part) in enumerate(zip(operands, parts, strict=True)):
-        if x is not None and part is not None:
+        if x is None or part is None:
+            continue
+        fits = type(part) in _KINDS and part.shape == x.shape and part.dtype == x.dtype
+        if fits and part.value.device is x.device:
+            gradients[i] = part
+        else:
             gradients[i] = _fitting(op, part, x, recorded)
     return gradients
 
@@ -235,7 +266,9 @@ class Arithmetic(Protocol):
     def add(self, held: Any, own: bool, term: Any) -> Any:
         """The sum of two gradients; `held` may be written to if it is the caller's own."""
 
-    def gradients(self, node: Any, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+    def gradients(
+        self, node: Any, grads: Sequence[Any], needs: tuple[bool, ...], held: Sequence[Any] = ()
+    ) -> Sequence[Any]:
         """The gradients of a call's inputs; see `apply.Call`."""
 
 
@@ -252,9 +285,12 @@ class _Plain:
         start: Tensor = seed_of(root, seed).value
         return start if seed is None else convert(move(start, root.device), root.dtype)
 
-    def gradients(self, node: Any, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+    def gradients(
+        self, node: Any, grads: Sequence[Any], needs: tuple[bool, ...], held: Sequence[Any] = ()
+    ) -> Sequence[Any]:
         """By the call's own kernels."""
-        parts: Sequence[Any] = node.call.gradients(node, grads, needs)
+        more = (held,) if held else ()
+        parts: Sequence[Any] = node.call.gradients(node, grads, needs, *more)
         return parts
 
 

@@ -53,7 +53,9 @@ class _Recording:
         """The sum of two gradients, which have one shape and dtype."""
         return _recorded(ACCUMULATE, [held, term], None, "accumulate")
 
-    def gradients(self, node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+    def gradients(
+        self, node: Node, grads: Sequence[Any], needs: tuple[bool, ...], held: Sequence[Any] = ()
+    ) -> Sequence[Any]:
         """By recorded calls; a constant that an op without gradient would make is refused."""
         outer, thread.differentiated = thread.differentiated, node.op_name
         try:

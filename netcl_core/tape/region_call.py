@@ -7,7 +7,7 @@ Gradients that are to be differentiated again are computed by another such call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 from netcl_core.codegen.generation import Needs
 from netcl_core.codegen.gradient_region import GradientRegion, gradient_region
@@ -16,12 +16,16 @@ from netcl_core.codegen.lowering import Plan, offsets_of, views_of
 from netcl_core.codegen.region import Signature
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Spec
+from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import own_stream, replaced, stream_of
 from netcl_core.tape.apply import PlainCall, apply
 from netcl_core.tape.computations import run_plan, sum_to
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread, whole
 from netcl_core.tensors.tensor import Tensor
+
+#: For so many places of its inputs in memory a call keeps its launch.
+_VIEWS: Final = 64
 
 
 @final
@@ -31,8 +35,10 @@ class RegionCall(PlainCall):
     It computes again what its gradients need.
     """
 
-    __slots__ = ("_direct", "_dtype", "_name", "_of_gradients", "_packed", "_prepared", "_stream",
-                 "device", "known", "name", "plan", "results", "shape", "size")  # fmt: skip
+    __slots__ = (
+        "_direct", "_dtype", "_name", "_of_gradients", "_packed", "_prepared", "_stream", "_views",
+        "device", "known", "name", "plan", "results", "shape", "size",
+    )  # fmt: skip
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.plan = plan
@@ -47,6 +53,7 @@ class RegionCall(PlainCall):
         self._stream = own_stream(plan.device)
         self._of_gradients: dict[tuple[Needs, Needs], tuple[GradientRegion, RegionCall | None]] = {}
         self._direct: Any = None
+        self._views: dict[Any, tuple[Launch | None, list[bytes]]] = {}
         self._packed: Callable[[Sequence[Any]], Sequence[bytes]]
         self._prepared = False
 
@@ -61,13 +68,33 @@ class RegionCall(PlainCall):
                 return self._in_general(inputs, scalars)
         for x in inputs:
             if x.geometry is not None:
-                return self._in_general(inputs, scalars)
+                return self._of_views(inputs, scalars)
         stream = stream_of(self.device) if replaced else self._stream
         buffer = stream.allocate(self.size, self._dtype)
         buffers = [x.buffer for x in inputs]
         buffers.append(buffer)
         stream.launch(launch, buffers, self._packed(scalars) if scalars else ())
         return Tensor(buffer, self.shape, self._name, self.device)
+
+    def _of_views(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
+        """The same where some inputs are views, whose offsets are arguments of the kernel."""
+        places = tuple([x.geometry for x in inputs])
+        known = self._views.get(places)
+        if known is None:
+            if len(self._views) >= _VIEWS:
+                self._views.clear()
+            stage = self.plan.of_views(views_of(inputs))
+            offsets = stage.packed_offsets(offsets_of(inputs))
+            known = self._views[places] = stage.direct, offsets
+        launch, offsets = known
+        if launch is None:
+            return self._in_general(inputs, scalars)
+        stream = stream_of(self.device) if replaced else self._stream
+        buffers = [x.memory for x in inputs]
+        buffers.append(stream.allocate(self.size, self._dtype))
+        packed = [*self._packed(scalars), *offsets] if scalars else offsets
+        stream.launch(launch, buffers, packed)
+        return Tensor(buffers[-1], self.shape, self._name, self.device)
 
     def region_of(
         self, inputs: Sequence[Any], scalars: Sequence[Any]

@@ -18,7 +18,7 @@ from netcl_core.errors import ArgumentError, GradientError, MutationError, messa
 from netcl_core.runtime.recording import captures, note_gradient, on_replay
 from netcl_core.tape import anomaly, hooks
 from netcl_core.tape.computations import accumulate, convert
-from netcl_core.tape.gradients import PLAIN, Arithmetic, Placed, refuse_unrecorded, whole
+from netcl_core.tape.gradients import PLAIN, Added, Arithmetic, Placed, refuse_unrecorded, whole
 from netcl_core.tape.modes import anomaly_mode
 from netcl_core.tape.node import Node, Target, origin, target_of
 from netcl_core.tape.released import walked_before
@@ -166,7 +166,10 @@ class _Walk:
         """Add a gradient (None: there is none) that a seed or a consumer gives to a value."""
         if gradient is not None:
             held = place.sums[index]
-            if held is None:
+            if type(gradient) is Added:
+                place.sums[index] = gradient.value
+                place.own += (index,)
+            elif held is None:
                 place.sums[index] = gradient
             else:
                 place.sums[index] = self.sums.add(held, index in place.own, gradient)
@@ -227,7 +230,8 @@ class _Walk:
             if self.wanted is not None:
                 useful = {i for i, _, _ in edges}
                 needs = tuple([i in useful for i in range(len(needs))])
-            parts = _gradients(node, grads, needs, self.sums)
+            held = _held(edges, len(needs)) if node.call.adds and not self.sums.records else ()
+            parts = _gradients(node, grads, needs, self.sums, held)
         if self.frees:
             node.release()
         for i, there, index in edges:
@@ -330,8 +334,24 @@ def _check_root(root: Any) -> None:
         )
 
 
+def _held(edges: Sequence[tuple[int, _Place, int]], count: int) -> Sequence[Any]:
+    """Of each input the sum that its gradient can be added to, once; none: there is no such."""
+    held: list[Any] = [None] * count
+    seen: list[Any] = []
+    for i, there, index in edges:
+        total = there.sums[index]
+        if type(total) is Tensor and not any(total is other for other in seen):
+            held[i] = total
+            seen.append(total)
+    return held if seen and anomaly_mode() == (False, None) else ()
+
+
 def _gradients(
-    node: Node, grads: Sequence[Any], needs: tuple[bool, ...], sums: Arithmetic
+    node: Node,
+    grads: Sequence[Any],
+    needs: tuple[bool, ...],
+    sums: Arithmetic,
+    held: Sequence[Any],
 ) -> Sequence[Any]:
     """The gradients of a call's inputs, of what has not changed since."""
     for saved, version in node.versions:
@@ -345,7 +365,7 @@ def _gradients(
                     "Call backward before the change, or change a copy",
                 )
             )
-    values = sums.gradients(node, grads, needs)
+    values = sums.gradients(node, grads, needs, held)
     check, numerics = anomaly_mode()
     if check or numerics is not None:
         seen = [None if part is None else whole(part) for part in values]

@@ -38,10 +38,20 @@ def watch(watcher: Callable[[], None]) -> None:
     _watchers[:] = [watcher]
 
 
+#: How often that was told.
+_count: Final = [0]
+
+
 def told() -> None:
     """Let the watcher know that the host reads or changes data now."""
+    _count[0] += 1
     for watcher in _watchers:
         watcher()
+
+
+def times_told() -> int:
+    """How often data have been read or changed, by all threads: for who compares two moments."""
+    return _count[0]
 
 
 @final

@@ -44,7 +44,8 @@ class Storage:
     Attributes:
         memory: The buffer.
         size: How many elements it has, of `dtype`.
-        range: Of integers a version, and the smallest and the largest of all then; if known.
+        range: Of integers a version, the smallest and the largest of all then, and all of them if
+            they are few; if known.
         shape: The shape of the first tensor on it.
         version: The number of changes in place.
         base: The operand that all of it belongs to, if it lives and views were made of it.
@@ -58,7 +59,7 @@ class Storage:
         self.size = math.prod(shape)
         self.dtype = dtype
         self.version = version
-        self.range: tuple[int, int, int] | None = None
+        self.range: tuple[int, int, int, Any] | None = None
         self._base: weakref.ref[Any] | None = None
         self._views: list[weakref.ref[Any]] = []
         self._most = 16

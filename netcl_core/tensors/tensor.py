@@ -40,6 +40,8 @@ from netcl_core.tensors.storage import Storage, copy_elements
 _OPTIONS: Final = ("dtype", "device", "requires_grad")
 #: Elements from which on a GPU finds the smallest and the largest sooner than it sends all.
 _MANY: Final = 1 << 16
+#: Integers up to which the host remembers those that it has sent.
+_FEW: Final = 1 << 12
 
 
 class Tensor(Operand):
@@ -101,7 +103,7 @@ class Tensor(Operand):
         self.is_alias = False
         self._storage: Storage | None = None
         self._version = 0
-        self._range: tuple[int, int, int] | None = None
+        self._range: tuple[int, int, int, Array | None] | None = None
         self.arrivals = 0
 
     @staticmethod
@@ -150,9 +152,18 @@ class Tensor(Operand):
         if known is None:
             gpu = self.device.kind == "gpu" and self.size >= _MANY
             known = self._remember_range(functions["extremes"](self) if gpu else self.to_host())
-        return known[1:]
+        return known[1:3]
 
-    def _known_range(self) -> tuple[int, int, int] | None:
+    def known_integers(self) -> Array | None:
+        """A few integers that came from the host and have not been changed since; None: others.
+
+        Of what a capture has as an input the next values are not known.
+        """
+        known = None if captures or self.geometry is not None else self._known_range()
+        values = None if known is None else known[3]
+        return None if values is None else values.reshape(self.shape)
+
+    def _known_range(self) -> tuple[int, int, int, Array | None] | None:
         """The range with its version, as far as it is known of these elements or of all."""
         storage = self._storage
         if storage is not None and self.geometry and not self.geometry.covers(storage.size):
@@ -164,10 +175,11 @@ class Tensor(Operand):
         """Know the range of a tensor of which this is a copy."""
         known = source._known_range()
         if known is not None:
-            self._range = self.version, *known[1:]
+            self._range = self.version, *known[1:3], None
 
-    def _remember_range(self, array: Array) -> tuple[int, int, int]:
-        known = self._range = self.version, int(array.min()), int(array.max())
+    def _remember_range(self, array: Array) -> tuple[int, int, int, Array | None]:
+        values = array.copy() if array.size <= _FEW else None
+        known = self._range = self.version, int(array.min()), int(array.max()), values
         if self._storage is not None and self.geometry is None:
             self._storage.range = known
         return known

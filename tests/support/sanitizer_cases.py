@@ -302,7 +302,7 @@ COMPOSITES: Final = {
     ),
     "gumbel_softmax": "random_numbers, log, softmax and argmax",
     "pdist": "index_select, sub and norm",
-    "embedding_bag": "embedding, where, and sum, mean or max",
+    "embedding_bag": "embedding_bags, or embedding, where, and sum, mean or max",
     "bilinear": "matmul and add",
     "im2col": "pad and index_select",
     "fold": "index_add and a copy of a view",

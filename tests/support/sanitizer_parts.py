@@ -20,6 +20,21 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         call(T((0, 7)), index(0), 0, "gather", True, False, (5, 7)),
         call(T((2100, 16)), index(2100, *[3] * 2099, 0), 0, "gather", True, False, (5, 16)),
     ),
+    "embedding_bags": (
+        call(T((5, 6)), index(4, 4, 0, 4, 2), index(3, 0, 2, 2), mean=True, last=False, padding=2),
+        call(
+            T((5, 3), "float16"),
+            index(4, 4, 0, 4, 2),
+            index(3, 0, 2, 4),
+            mean=False,
+            last=True,
+            padding=-1,
+        ),
+    ),
+    "bag_rows": (
+        each(T((3, 6)), index(4, 4, 0, 4, 2), index(3, 0, 2, 2), mean=True, last=False, padding=2),
+        call(T((2, 3)), index(4, 4, 0, 4, 2), index(3, 0, 2, 3), mean=False, last=True, padding=-1),
+    ),
     "gather_found": (each(T((5, 7)), 1, T((3, 2), "int64", (6, 0, 1, 1, 6, 6))),),
     "take_along": (each(T((5, 7)), 0, index(4, -1, 0, -5, 4)),),
     "pick_elements": (
@@ -74,8 +89,9 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
     "max_along": (each(T((5, 31)), 0), call(T((3, 19, 5), "int64"), 1)),
     "min_along": (call(T((20, 3), "uint8"), 0),),
     "norm_rows_backward": (
-        each(T((5, 31)), T((5, 31)), T((31,)), 1, 1e-5, True, ("weight", "bias")),
-        call(T((3, 64)), T((3, 64)), None, 1, 1e-5, False, ()),
+        each(T((5, 31)), T((5, 31)), T((31,)), None, 1, 1e-5, True, ("weight", "bias")),
+        call(T((3, 64)), T((3, 64)), None, None, 1, 1e-5, False, ()),
+        call(T((3, 33)), T((3, 33)), None, T((3, 33)), 1, 1e-5, True, ()),
     ),
     "residual_norm_rows": (
         each(T((5, 31)), T((31,)), T((5, 31)), T((31,)), T((31,)), STATE, 0.5, 1e-5),

@@ -15,6 +15,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import nn
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError
+from netcl_core.plugins.registry import registry
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
@@ -164,7 +165,7 @@ def test_launches_of_a_step(name: str) -> None:
     """One for the product and one for the gates; the weight's gradient is one for all steps."""
     device = DEVICES[0]
     if device.backend != "opencl" or device.kind != "cpu":
-        pytest.skip("on GPUs steps are calls of their own")
+        pytest.skip("on GPUs a product may be two launches")
     layer, counts = getattr(nn, name)(4, 6, device=device), []
     for steps in (3, 7):
         layer.zero_grad()
@@ -209,3 +210,23 @@ def test_gates_have_the_dtype_of_the_state(name: str) -> None:
             step = cell(nc.tensor(x[0]))
             states += step if isinstance(step, (tuple, list)) else [step]
         assert {each.dtype for each in states} == {"float32"}
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+def test_all_steps_by_the_products_of_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU plays the GPU; the steps read and write their places, so nothing is copied or added."""
+    device = nc.default_device()
+    if device.kind != "cpu":
+        pytest.skip("no CPU to play a GPU")
+    monkeypatch.setattr(device, "kind", "gpu")
+    monkeypatch.setattr(device, "max_work_group_size", 64)
+    registry.renew()
+    try:
+        ours, theirs = (getattr(each, name)(33, 40, num_layers=2) for each in (nn, torch.nn))
+        compare(ours, theirs, [drawn(5, 20, 33)])
+        ours.to(device)
+        graph = ag.capture(lambda x: ag.sum(ours(x)[0]).backward(), nc.tensor(drawn(5, 20, 33)))
+        assert graph.launches < 2 * 5 * 4 + 40
+    finally:
+        monkeypatch.undo()
+        registry.renew()

@@ -10,7 +10,14 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from netcl_plugin_kit.testing import FLOATS, Case, check_values, normal, usable_devices
+from netcl_plugin_kit.testing import (
+    FLOATS,
+    Case,
+    check_values,
+    normal,
+    recorded,
+    usable_devices,
+)
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -121,3 +128,27 @@ def test_weights_of_no_rows_and_of_many(device: nc.Device) -> None:
         h /= np.sqrt(np.square(h).mean(1, keepdims=True) + 1e-5)
         np.testing.assert_allclose(w.grad.numpy(), h.sum(0), rtol=1e-4, atol=2e-4)
         np.testing.assert_array_equal(b.grad.numpy(), np.full(24, rows, "float32"))
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_the_gradient_of_a_residual_connection_is_added_by_the_norm(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a launch of its own; anomaly mode, which looks at each part, adds them apart."""
+    device = nc.default_device()
+    if not device.has_kernels:
+        pytest.skip("no kernels")
+    monkeypatch.setattr(device, "kind", kind)
+    grads, counts = [], []
+    for checked in (False, True):
+        x = nc.tensor(np.linspace(-2, 3, 5 * 37, dtype=np.float32).reshape(5, 37))
+        x.requires_grad_()
+        y = x * 2.0
+        z = y + ag.layer_norm(y, (37,), nc.full((37,), 1.5), nc.ones(37))
+        loss = ag.sum(z * z)
+        with ag.detect_anomaly(checked), recorded(device) as stream:
+            loss.backward()
+        grads.append(x.grad.numpy())
+        counts.append(len(stream.launched))
+    np.testing.assert_allclose(*grads, rtol=2e-6, atol=2e-5)
+    assert counts[0] < counts[1]

@@ -78,6 +78,7 @@ class CheckpointCall:
     keeps = False
     view = False
     packs = False
+    adds = False
 
     def __init__(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -154,6 +154,7 @@ class _Call:
     keeps = True
     view = False
     packs = False
+    adds = False
 
     def __init__(
         self, function: type[Function], ctx: FunctionCtx, args: Sequence[Any], given: Sequence[Any]

@@ -51,6 +51,7 @@ class FusedOperatorCall:
     keeps = True
     view = False
     packs = True
+    adds = False
     layouts = ()
 
     def __init__(

@@ -105,25 +105,25 @@ PARAMETER_GRADIENTS: Final = ag.composite(
     ),
 )
 
-OPERATORS = (
-    Operator(
-        name="linear",
-        bind=_bind,
-        infer=_infer,
-        reference=_reference,
-        backward=_backward,
-        saves=(0, 1),
-        implementations=(
-            on_cpus("linear", "packed register tiles", product_of),
-            on_gpus("linear", product_of),
-        ),
-        parts=(PARAMETER_GRADIENTS,),
-        doc=(
-            "linear(x, weight, bias=None): x (..., in) times weight (out, in), plus bias (out,)."
-            "\n\nAll have one dtype, a floating one or integers."
-            "\n\n"
-            ">>> ag.linear(nc.rand(32, 64), nc.rand(10, 64), nc.zeros(10)).shape\n"
-            "(32, 10)"
-        ),
+LINEAR: Final = Operator(
+    name="linear",
+    bind=_bind,
+    infer=_infer,
+    reference=_reference,
+    backward=_backward,
+    saves=(0, 1),
+    implementations=(
+        on_cpus("linear", "packed register tiles", product_of),
+        on_gpus("linear", product_of),
+    ),
+    parts=(PARAMETER_GRADIENTS,),
+    doc=(
+        "linear(x, weight, bias=None): x (..., in) times weight (out, in), plus bias (out,)."
+        "\n\nAll have one dtype, a floating one or integers."
+        "\n\n"
+        ">>> ag.linear(nc.rand(32, 64), nc.rand(10, 64), nc.zeros(10)).shape\n"
+        "(32, 10)"
     ),
 )
+
+OPERATORS: Final = (LINEAR,)

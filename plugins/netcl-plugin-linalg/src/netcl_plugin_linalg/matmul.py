@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -159,28 +159,28 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
     )
 
 
-OPERATORS = (
-    _operator(
-        "matmul",
-        _bind,
-        (
-            "matmul(a, b, trans_a=False, trans_b=False): the matrix product by NumPy's rules for "
-            "vectors, matrices and broadcast batches; the flags transpose the last two dimensions."
-            "\n\nBoth have one dtype of any kind; different ones raise DtypeError."
-            "\n\n"
-            ">>> ag.matmul(nc.rand(8, 2, 3), nc.rand(3, 4)).shape\n"
-            "(8, 2, 4)"
-        ),
-    ),
-    _operator(
-        "bmm",
-        _bind_bmm,
-        (
-            "bmm(input, mat2): the products of two batches (B, M, K), (B, K, N)."
-            "\n\nOther shapes raise ShapeError, different dtypes DtypeError."
-            "\n\n"
-            ">>> ag.bmm(nc.rand(8, 2, 3), nc.rand(8, 3, 4)).shape\n"
-            "(8, 2, 4)"
-        ),
+MATMUL: Final = _operator(
+    "matmul",
+    _bind,
+    (
+        "matmul(a, b, trans_a=False, trans_b=False): the matrix product by NumPy's rules for "
+        "vectors, matrices and broadcast batches; the flags transpose the last two dimensions."
+        "\n\nBoth have one dtype of any kind; different ones raise DtypeError."
+        "\n\n"
+        ">>> ag.matmul(nc.rand(8, 2, 3), nc.rand(3, 4)).shape\n"
+        "(8, 2, 4)"
     ),
 )
+BMM: Final = _operator(
+    "bmm",
+    _bind_bmm,
+    (
+        "bmm(input, mat2): the products of two batches (B, M, K), (B, K, N)."
+        "\n\nOther shapes raise ShapeError, different dtypes DtypeError."
+        "\n\n"
+        ">>> ag.bmm(nc.rand(8, 2, 3), nc.rand(8, 3, 4)).shape\n"
+        "(8, 2, 4)"
+    ),
+)
+
+OPERATORS: Final = (MATMUL, BMM)

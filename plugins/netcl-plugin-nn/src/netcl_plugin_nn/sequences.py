@@ -1,8 +1,9 @@
 """All steps of an LSTM or a GRU as one op, and their gradients as one more.
 
 By ops a step is two calls, its product and its gates, and its gradient some five, among them a
-product as large as the weight. On CPUs all launches of all steps are one call each way, the
-weight is packed once, and its gradient is one product over all steps.
+product as large as the weight. Where there are kernels all launches of all steps are one call each
+way, which reads and writes each step in its place, and the weight's gradient is one product over
+all steps. CPUs pack the weight once; GPUs multiply by the kernels that serve the ops.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 from netcl_plugin_linalg.gemm import Product, gemm
+from netcl_plugin_linalg.linear import LINEAR
+from netcl_plugin_linalg.matmul import MATMUL
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec
@@ -146,20 +149,24 @@ class _Launches:
         return "scratch", len(self.scratch) - 1
 
     def product(
-        self, out: Spec, product: Product, weight: _Place, bias: _Place | None = None
-    ) -> Callable[[_Place, _Place], None]:
-        """How to launch a product with the weight, from where to where; it is packed once."""
+        self, by_op: Kernels | None, out: Spec, product: Product, weight: _Place,
+        bias: _Place | None = None,
+    ) -> Callable[[_Place, _Place], None]:  # fmt: skip
+        """How to launch a product with the weight, from where to where; it is packed once.
+
+        `by_op`: the launches of the op that it is, which pack nothing; None: those for CPUs.
+        """
         request = Request("linear", self.request.device, (), (out,), {})
-        kernels = gemm(request, product, bias is not None, often=True)
+        kernels = by_op or gemm(request, product, bias is not None, often=True)
         first = len(self.scratch)
         self.scratch += kernels.scratch
         moved = {("scratch", i): ("scratch", first + i) for i in range(len(kernels.scratch))}
         moved[("in", 1)] = weight
         if bias is not None:
             moved[("in", 2)] = bias
-        *packs, last = kernels.launches
-        each = [*[pack for pack in packs if ("in", 0) in pack.args], last]
-        self.found += [_moved(pack, moved) for pack in packs if pack not in each]
+        each = [kernel for kernel in kernels.launches if by_op or ("in", 0) in kernel.args]
+        each += [] if kernels.launches[-1] in each else [kernels.launches[-1]]
+        self.found += [_moved(pack, moved) for pack in kernels.launches if pack not in each]
 
         def multiply(source: _Place, target: _Place) -> None:
             places = {**moved, ("in", 0): source, ("out", 0): target}
@@ -186,7 +193,14 @@ def _forward(states: int, request: Request) -> Kernels:
     rooms = [(plan.room(hidden), plan.room(hidden)) for _ in range(states)]
     weight = 1 + states
     bias = ("in", weight + 1) if len(request.inputs) > weight + 1 else None
+    by_op = None
+    if request.device.kind != "cpu":
+        more = request.inputs[weight:]
+        by_op = ag.kernels_of(
+            LINEAR, hidden, *more, *[None] * (2 - len(more)), device=request.device
+        )
     multiply = plan.product(
+        by_op,
         Spec((batch, rows), given.dtype),
         Product(batch, rows, size, size, 1, 1, size),
         ("in", weight),
@@ -220,10 +234,14 @@ def _backward(states: int, request: Request) -> Kernels:
     entry = "lstm_gates_backward" if lstm else "gru_gates_backward"
     (steps, batch, rows), size = given.shape, hidden.shape[1]
     plan = _Launches(request)
-    slope, more = plan.room(Spec((batch, rows), given.dtype)), plan.room(hidden)
+    slope_spec = Spec((batch, rows), given.dtype)
+    slope, more = plan.room(slope_spec), plan.room(hidden)
     rooms = plan.room(hidden), plan.room(hidden)
-    product = Product(batch, size, rows, rows, 1, size, 1)
-    multiply = plan.product(hidden, product, ("in", 4))
+    product, by_op = Product(batch, size, rows, rows, 1, size, 1), None
+    if request.device.kind != "cpu":
+        operands, flags = (slope_spec, request.inputs[4]), {"trans_a": False, "trans_b": False}
+        by_op = ag.kernels_of(MATMUL, *operands, device=request.device, **flags)
+    multiply = plan.product(by_op, hidden, product, ("in", 4))
     outs: list[_Place] = [("out", i) for i in range(len(request.outputs))]
     order = range(steps) if request.attrs["reverse"] else range(steps)[::-1]
     came: _Place = ("in", 6)
@@ -345,7 +363,7 @@ def _operator(
     part: Operator,
 ) -> Operator:
     name = function.__name__
-    needs = Requirements(device_kinds=("cpu",), dtypes=gates.FLOATS)
+    needs = Requirements(device_kinds=("cpu", "gpu"), dtypes=gates.FLOATS)
     return composite(
         function,
         operands,

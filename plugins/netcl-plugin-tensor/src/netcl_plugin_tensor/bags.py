@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor
-from netcl_core.autograd import composite
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
+from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved, composite
 from netcl_core.errors import (
     ArgumentError,
     AttributeValueError,
@@ -17,9 +20,13 @@ from netcl_core.errors import (
     ShapeError,
     message,
 )
+from netcl_plugin_tensor import geometry
 from netcl_plugin_tensor.axes import axis
+from netcl_plugin_tensor.embedding_rows import by_frequency, renormalized
+from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 
 _WHO = "embedding_bag"
+_INTEGERS: Final = ("uint8", "int8", "int16", "int32", "int64")
 
 
 def embedding_bag(
@@ -44,7 +51,8 @@ def embedding_bag(
     Args:
         input: Integers: (bags, size), or all bags one after the other, (indices,).
         weight: The rows, (count, features).
-        offsets: Where each bag of the latter begins. They are read by the host.
+        offsets: Where each bag of the latter begins. The host reads them, unless they are few and
+            it has sent them there itself.
         max_norm: Rows that are named and longer are scaled to this length first, in place.
         norm_type: The p of that length.
         scale_grad_by_freq: Whether gradients of rows are divided by how often the row is named.
@@ -76,6 +84,12 @@ def embedding_bag(
         given = f"offsets on {offsets.device.name} and input on {index.device.name}"
         raise DeviceError(message(_WHO, given, "one device", "Use offsets.to(device)"))
     if offsets is not None:
+        begins = ag.as_operand(offsets, index.device)
+        plain = factors is None and not scale_grad_by_freq and mode != "max"
+        if plain and _are_bags(weight, index, begins, include_last_offset):
+            padding = -1 if padding_idx is None else axis(_WHO, padding_idx, weight.shape[0])
+            attrs = {"mean": mode == "mean", "last": bool(include_last_offset)}
+            return BAGS(weight, index, begins, padding=padding, **attrs)
         places, there = _padded(index.shape[0], offsets, include_last_offset)
         index = _taken(index, places)
         factors = None if factors is None else _taken(factors, places)
@@ -90,32 +104,119 @@ def embedding_bag(
     return _reduced(rows, counts, mode)
 
 
-def renormalized(weight: Any, index: Any, max_norm: Any, norm_type: Any) -> None:
-    """Scale the rows that are named and longer than `max_norm` to that length, in place."""
-    if not index.size:
-        return
-    with ag.no_grad():
-        table = weight.detach()
-        lengths = ag.norm(table, float(norm_type), 1, True)
-        names = ag.reshape(index, (-1,)).astype("int64")
-        named = ag.scatter(
-            Tensor.zeros((weight.shape[0],), "bool", weight.device), 0, names, value=True
-        )
-        long = ag.logical_and(ag.unsqueeze(named, 1), ag.gt(lengths, float(max_norm)))
-        scale = ag.where(long, ag.div(float(max_norm), ag.add(lengths, 1e-7)), 1.0)
-        weight.copy_(ag.mul(table, scale.astype(table.dtype)))
+def _are_bags(weight: Any, index: Any, begins: Any, last: bool) -> bool:
+    """Whether there is something to add up, and integers that say what."""
+    integers = index.dtype in _INTEGERS and begins.dtype in _INTEGERS
+    return bool(integers and index.size and weight.size and begins.ndim == 1 and begins.size > last)
 
 
-def by_frequency(rows: Any, index: Any, there: Any, count: int) -> Any:
-    """The rows as they are, each with its gradient over how often its index comes."""
-    names = ag.reshape(index, (-1,)).astype("int64")
-    one = Tensor.ones(names.shape, rows.dtype, rows.device)
-    if there is not None:
-        one = ag.mul(one, Tensor.from_host(there.reshape(-1).astype("float32"), rows.device))
-    often = ag.scatter_add(Tensor.zeros((count,), rows.dtype, rows.device), 0, names, one)
-    share = ag.div(1.0, ag.clamp(ag.reshape(ag.gather(often, 0, names), (*index.shape, 1)), min=1))
-    moving = ag.mul(rows, share)
-    return ag.add(moving, ag.sub(rows, moving).detach())
+def _bags(weight: Any, index: Any, offsets: Any, mean: bool, last: bool, padding: int) -> Any:
+    """The sums or means by ops."""
+    places, there = _padded(index.shape[0], offsets, last)
+    index = _taken(index, places)
+    rows = ag.embedding(index, weight, None if padding < 0 else padding)
+    counts = _counts(index, there, None if padding < 0 else padding, weight.shape[0])
+    return _reduced(rows, counts, "mean" if mean else "sum")
+
+
+def _infer_bags(
+    weight: Spec, index: Spec, offsets: Spec, mean: bool, last: bool, padding: int
+) -> Spec:
+    return Spec((offsets.shape[0] - last, weight.shape[1]), weight.dtype)
+
+
+def _check_bags(operands: Sequence[Any], attrs: Any) -> None:
+    """Raise AttributeValueError for an index out of range, or offsets that fall."""
+    weight, index, offsets = operands
+    low, high = index.int_range()
+    if low < 0 or high >= weight.shape[0]:
+        given = f"the index {low if low < 0 else high}"
+        raise AttributeValueError(message(_WHO, given, f"0 to {weight.shape[0] - 1}"))
+    _ends(offsets, index.shape[0], attrs["last"])
+
+
+def _kernel(entry: str, request: Request) -> Kernels:
+    """A launch over the lines of the result; those of the first input may lie apart."""
+    spec, offsets = request.output, request.inputs[2]
+    dtype, features = DTYPES[spec.dtype], spec.shape[1]
+    layout = request.layout(0)
+    row, start = (features, 0) if layout is None else (layout.strides[0], layout.offset)
+    width = math.gcd(features, row, start, 16 // dtype.itemsize)
+    context = {
+        "storage": dtype.storage,
+        "compute": dtype.compute,
+        "index": DTYPES[request.inputs[1].dtype].storage,
+        "begin": DTYPES[offsets.dtype].storage,
+        "width": width,
+        **request.attrs,
+    }
+    bags = offsets.shape[0] - request.attrs["last"]
+    sizes = (bags, request.inputs[1].size, features // width, row, start)
+    numbers = [("ulong", number) for number in sizes]
+    args = (("in", 0), ("in", 1), ("in", 2), ("out", 0), *numbers)
+    items = geometry.groups(request.device, spec.size // width)
+    return Kernels((Kernel("tensor/bags.cl.j2", entry, args, *items, context),))
+
+
+def _reads(request: Request) -> Sequence[bool]:
+    layout = request.layout(0)
+    return layout is None or (layout.strides[0] >= 0 and layout.strides[1] == 1), False, False
+
+
+def _rows_in_numpy(
+    grad: Any, index: Any, offsets: Any, mean: bool, last: bool, padding: int
+) -> Any:
+    """The gradient of each index's row."""
+    rows, ends = np.zeros((len(index), grad.shape[1]), grad.dtype), np.append(offsets, len(index))
+    for bag in range(len(offsets) - last):
+        here = np.arange(ends[bag], ends[bag + 1])
+        here = here[index[here] != padding]
+        rows[here] = widened(grad[bag]) / (len(here) if mean else 1)
+    return rows
+
+
+#: The gradient of each row that a bag names.
+BAG_ROWS: Final = Operator(
+    name="bag_rows",
+    bind=lambda grad, index, offsets, **attrs: ((grad, index, offsets), attrs),
+    infer=lambda grad, index, offsets, **attrs: Spec((index.shape[0], grad.shape[1]), grad.dtype),
+    reference=_rows_in_numpy,
+    implementations=(
+        Implementation("bag_rows", "item per row", partial(_kernel, "bag_rows"), reads=_reads),
+    ),
+    doc="bag_rows(grad, index, offsets, mean, last, padding): of each index its bag's gradient.",
+)
+
+
+def _gradients(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    weight, index, offsets = saved.inputs
+    rows = BAG_ROWS(grad, index, offsets, **saved.attrs)
+    flags = {"who": "found", "whole": True, "wraps": False}
+    added = ADD_AT_INDEX(rows, index, dim=0, shape=weight.shape, **flags)
+    return [added, None, None]
+
+
+#: Sums or means of bags whose offsets stay on the device.
+BAGS: Final = composite(
+    _bags,
+    ("weight", "index", "offsets"),
+    name="embedding_bags",
+    infer=_infer_bags,
+    check=_check_bags,
+    implementations=(
+        Implementation(
+            "embedding_bags",
+            "item per bag",
+            partial(_kernel, "bag_sums"),
+            Requirements(dtypes=("bfloat16", "float16", "float32", "float64")),
+            backward=_gradients,
+            saves=lambda request, needs: (1, 2),
+            reads=_reads,
+        ),
+    ),
+    parts=(BAG_ROWS,),
+    method=False,
+)
 
 
 def _factors(index: Any, weights: Any, mode: str) -> Any:
@@ -131,7 +232,17 @@ def _factors(index: Any, weights: Any, mode: str) -> Any:
 
 def _padded(count: int, offsets: Any, last: bool) -> tuple[Any, Any]:
     """A row for each bag: the positions of its indices, and which of these are there."""
-    begins = np.asarray(offsets.to_host() if isinstance(offsets, Tensor) else offsets)
+    begins, ends = _ends(offsets, count, last)
+    longest = max(1, int((ends - begins).max(initial=0)))
+    places = begins[:, None] + np.arange(longest)
+    there = places < ends[:, None]
+    return np.where(there, places, 0).astype(np.int64), there
+
+
+def _ends(offsets: Any, count: int, last: bool) -> tuple[Any, Any]:
+    """Where bags begin and end; raises AttributeValueError for offsets that are none."""
+    known = offsets.value.known_integers() if isinstance(offsets, Tensor) else offsets
+    begins = np.asarray(offsets.to_host() if known is None else known)
     if begins.ndim != 1:
         raise ShapeError(message(_WHO, f"offsets of shape {begins.shape}", "one dimension"))
     if begins.size and not np.issubdtype(begins.dtype, np.integer):
@@ -141,10 +252,7 @@ def _padded(count: int, offsets: Any, last: bool) -> tuple[Any, Any]:
     if len(begins) and (begins[0] != 0 or (ends < begins).any() or ends[-1] > count):
         given = f"offsets {begins.tolist()} for {count} indices"
         raise AttributeValueError(message(_WHO, given, "0 first, and none that falls"))
-    longest = max(1, int((ends - begins).max(initial=0)))
-    places = begins[:, None] + np.arange(longest)
-    there = places < ends[:, None]
-    return np.where(there, places, 0).astype(np.int64), there
+    return begins, ends
 
 
 def _taken(x: Any, places: Any) -> Any:
@@ -178,4 +286,4 @@ def _reduced(rows: Any, counts: Any, mode: str) -> Any:
     return ag.where(ag.amax(counts, 1), largest, 0.0)
 
 
-OPERATORS = (composite(embedding_bag),)
+OPERATORS = (composite(embedding_bag, parts=(BAGS,)),)

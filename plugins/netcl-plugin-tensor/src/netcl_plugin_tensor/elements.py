@@ -139,9 +139,9 @@ def getitem(x: Any, index: Any) -> Any:
     along = _single_tensor(operand, index)
     if along is not None:
         return _by_tensor(operand, *along)
-    several = _neighbouring_tensors(operand, index)
+    several = _neighbouring_tensors("getitem", operand, index)
     if several is not None:
-        return _by_tensor(several.x, several.places, several.dim, ())
+        return _by_tensor(several.x, several.places, several.dim, (), "found")
     masked = masked_places(operand, index)
     if masked is not None:
         chosen, shape = masked
@@ -170,7 +170,7 @@ def index_put(x: Any, index: Any, value: Any, accumulate: bool = False) -> Any:
     operand = ag.as_operand(x)
     _check_device("index_put", operand, (index, value))
     given = ag.as_operand(value, operand.device).astype(operand.dtype)
-    several = _neighbouring_tensors(operand, index)
+    several = _neighbouring_tensors("index_put", operand, index)
     if several is not None and several.places.size:
         return ag.reshape(_put_slices(*several, given, accumulate), operand.shape)
     masked = masked_places(operand, index)
@@ -226,10 +226,10 @@ def _single_tensor(x: Any, index: Any) -> tuple[Any, int, tuple[Any, ...]] | Non
     return tensor, place, (*items[:place], slice(None), *items[place + 1 :])
 
 
-def _by_tensor(x: Any, index: Any, dim: int, around: tuple[Any, ...]) -> Any:
+def _by_tensor(x: Any, index: Any, dim: int, around: tuple[Any, ...], who: str = "getitem") -> Any:
     """Slices along an axis by an index tensor that stays on its device."""
     kept = BASIC(x, around) if any(item != slice(None) for item in around) else x
-    picked = TAKE(kept, dim, ag.reshape(index, (-1,)))
+    picked = TAKE(kept, dim, ag.reshape(index, (-1,)), who)
     return ag.reshape(picked, (*kept.shape[:dim], *index.shape, *kept.shape[dim + 1 :]))
 
 
@@ -241,8 +241,11 @@ class _Slices(NamedTuple):
     places: Any
 
 
-def _neighbouring_tensors(x: Any, index: Any) -> _Slices | None:
-    """An index of integers for neighbouring axes, one at least a tensor, which stays there."""
+def _neighbouring_tensors(who: str, x: Any, index: Any) -> _Slices | None:
+    """An index of integers for neighbouring axes, one at least no plain int: places along these.
+
+    Tensors stay on their device, unless the host has sent all of them there itself.
+    """
     items = list(index) if isinstance(index, tuple) else [index]
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) == 1:
@@ -251,20 +254,53 @@ def _neighbouring_tensors(x: Any, index: Any) -> _Slices | None:
     if not picked or len(items) > x.ndim or picked[-1] - picked[0] >= len(picked):
         return None
     first, given = picked[0], [items[i] for i in picked]
-    if not any(isinstance(each, Tensor) for each in given) or not all(map(_is_places, given)):
+    if all(isinstance(each, int) for each in given) or not all(map(_is_places, given)):
         return None
     try:
         np.broadcast_shapes(*map(np.shape, given))
     except ValueError:
         return None
-    sizes, places = x.shape[first : first + len(given)], None
+    sizes, known = x.shape[first : first + len(given)], [_known(each) for each in given]
+    there = all(values is not None for values in known)
+    if there:
+        places = _placed(who, known, sizes, first, x.device)
+    else:
+        places = _computed(given, sizes, x.device)
+    rest = x.shape[first + len(given) :]
+    return _Slices(ag.reshape(x, (*x.shape[:first], math.prod(sizes), *rest)), first, places)
+
+
+def _known(item: Any) -> Any:
+    """An entry of integers as an array; None for a tensor whose values only its device knows."""
+    if not isinstance(item, Tensor):
+        return np.asarray(_array_of(item) if isinstance(item, list) else item, np.int64)
+    values = None if item.value.pending else item.value.known_integers()
+    return None if values is None else values.astype(np.int64)
+
+
+def _placed(who: str, values: Sequence[Any], sizes: Sequence[int], first: int, device: Any) -> Any:
+    """The places along axes of these sizes as if they were one, of integers on the host."""
+    for axis, (along, size) in enumerate(zip(values, sizes, strict=True), start=first):
+        wrong = along[(along < -size) | (along >= size)]
+        if wrong.size:
+            text = f"index {wrong[0]} is out of bounds for axis {axis} with size {size}"
+            raise IndexError(message(who, text, f"{-size} to {size - 1}"))
+    together = np.broadcast_arrays(*values)
+    wrapped = [np.where(x < 0, x + size, x) for x, size in zip(together, sizes, strict=True)]
+    strides = strides_of(sizes)
+    places = sum(x * stride for x, stride in zip(wrapped, strides, strict=True))
+    return Tensor.from_host(np.asarray(places, np.int64), device)
+
+
+def _computed(given: Sequence[Any], sizes: Sequence[int], device: Any) -> Any:
+    """The same on the device."""
+    places = None
     for each, size in zip(given, sizes, strict=True):
-        along = ag.as_operand(each, x.device).astype("int64")
+        along = ag.as_operand(each, device).astype("int64")
         ag.check_data(_check_places, (along,), size)
         along = ag.where(ag.lt(along, 0), ag.add(along, size), along)
         places = along if places is None else ag.add(ag.mul(places, size), along)
-    rest = x.shape[first + len(given) :]
-    return _Slices(ag.reshape(x, (*x.shape[:first], math.prod(sizes), *rest)), first, places)
+    return places
 
 
 def _is_all(item: Any) -> bool:
@@ -273,7 +309,7 @@ def _is_all(item: Any) -> bool:
 
 def _is_places(item: Any) -> bool:
     if isinstance(item, (list, range)):
-        item = np.asarray(item)
+        item = _array_of(item)
     if isinstance(item, (Tensor, np.ndarray)):
         return str(item.dtype) in _INTEGERS
     return isinstance(item, int) and not isinstance(item, bool)

@@ -62,8 +62,9 @@ def _infer_cat(*specs: Spec, dim: int) -> Spec:
 
 def _plan_cat(request: Request) -> Kernels:
     present = [i for i, spec in enumerate(request.inputs) if spec.size]
-    if len(present) <= _TOGETHER and not any(request.layouts):
-        return Kernels((_joined(request, present),))
+    lines = [_lines(request, i) for i in present] if len(present) <= _TOGETHER else [None]
+    if None not in lines:
+        return Kernels((_joined(request, present, lines),))
     dim, strides = request.attrs["dim"], strides_of(request.output.shape)
     launches, start = [], 0
     for i, spec in enumerate(request.inputs):
@@ -80,18 +81,36 @@ def _all(request: Request) -> Sequence[bool]:
     return [True] * len(request.inputs)
 
 
-def _joined(request: Request, parts: Sequence[int]) -> Kernel:
-    """One launch for all parts, of which none has gaps."""
+def _lines(request: Request, i: int) -> tuple[int, int] | None:
+    """From one row of a part to the next, and where the first begins; None: a row has gaps."""
+    shape, dim = request.inputs[i].shape, request.attrs["dim"]
+    rows, length = math.prod(shape[:dim]), math.prod(shape[dim:])
+    layout = request.layout(i)
+    flat = (
+        Geometry((rows, length), (length, 1), 0)
+        if layout is None
+        else layout.reshaped((rows, length))
+    )
+    if flat is None or (length > 1 and flat.strides[1] != 1) or min(flat.strides) < 0:
+        return None
+    return flat.strides[0], flat.offset
+
+
+def _joined(request: Request, parts: Sequence[int], lines: Sequence[Any]) -> Kernel:
+    """One launch for all parts, whose rows have no gaps but may lie apart."""
     dim, out = request.attrs["dim"], request.output
     sizes = [math.prod(request.inputs[i].shape[dim:]) for i in parts]
     ends = list(itertools.accumulate(sizes))
     itemsize = DTYPES[out.dtype].itemsize
+    apart = any(request.layouts)
+    places = [number for line in lines for number in line] if apart else []
     # A GPU takes so many elements as one word: its compilers take vectors of halves apart.
-    word = geometry.chunk(request.device, 1, math.gcd(strided_gpu.BYTES // itemsize, *sizes))
+    most = math.gcd(strided_gpu.BYTES // itemsize, *sizes, *places)
+    word = geometry.chunk(request.device, 1, most)
     run = geometry.chunk(request.device, _RUN, 1)
-    context = {"bits": BITS.get(itemsize * word, "uint4"), "parts": len(parts),
+    context = {"bits": BITS.get(itemsize * word, "uint4"), "parts": len(parts), "apart": apart,
                "vector": geometry.chunk(request.device, 16, 1)}  # fmt: skip
-    count, *limits = (n // word for n in (out.size, ends[-1], *ends))
+    count, *limits = (n // word for n in (out.size, ends[-1], *ends, *places))
     numbers = [("ulong", n) for n in (count, run, *limits)]
     args = (*(("in", i) for i in parts), ("out", 0), *numbers)
     return Kernel(JOINED, "joined", args, *geometry.groups(request.device, -(-count // run)),
@@ -99,13 +118,10 @@ def _joined(request: Request, parts: Sequence[int]) -> Kernel:
 
 
 def _cat_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    dim, start, gradients = saved.attrs["dim"], 0, []
-    for x, need in zip(saved.inputs, saved.needs, strict=True):
-        stop = start + x.shape[dim]
-        place = (*[slice(None)] * dim, slice(start, stop))
-        gradients.append(ag.getitem(grad, place) if need else None)
-        start = stop
-    return gradients
+    dim = saved.attrs["dim"]
+    pieces = SPLIT(grad, tuple([x.shape[dim] for x in saved.inputs]), dim)
+    pieces = pieces if isinstance(pieces, tuple) else (pieces,)
+    return [piece if need else None for piece, need in zip(pieces, saved.needs, strict=True)]
 
 
 # -- composites --------------------------------------------------------------------------

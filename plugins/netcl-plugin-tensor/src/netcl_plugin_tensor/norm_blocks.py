@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from netcl_core import DTYPES, Kernel, Kernels, Spec
@@ -31,14 +31,15 @@ def plan(entry: str, request: Request, attrs: Mapping[str, Any], flags: dict[str
         "centered": attrs["centered"], **flags, **slots.context(CPU_WIDTH),
     }  # fmt: skip
     kernel = Kernel(TEMPLATE, entry, slots.args(buffers, numbers), (blocks,), (1,), context)
-    return _summed(request, kernel, sums, Spec((blocks, size), dtype.wide))
+    return summed(request, kernel, len(sums), Spec((blocks, size), dtype.wide))
 
 
-def _summed(request: Request, kernel: Kernel, sums: Sequence[str], parts: Spec) -> Kernels:
-    """The launch, and the reductions of the sums that it leaves in its scratch memory."""
-    nbytes = parts.size * DTYPES[parts.dtype].itemsize
-    kernels = Kernels((kernel,), (nbytes,) * len(sums))
-    for i in range(len(sums)):
-        finish = reduction_kernels(SUM, request.device, parts, (0,), request.output.dtype)
-        kernels = kernels.then(finish, {("in", 0): ("scratch", i), ("out", 0): ("out", 1 + i)})
-    return kernels
+def summed(request: Request, kernel: Kernel, sums: int, parts: Spec) -> Kernels:
+    """The launch, and one that reduces the sums that it leaves in its scratch memory."""
+    kernels = Kernels((kernel,), (parts.size * DTYPES[parts.dtype].itemsize,) * sums)
+    if not sums:
+        return kernels
+    dtype = request.output.dtype
+    finish = reduction_kernels(SUM, request.device, parts, (0,), dtype, pairs=sums)
+    places = {("in", i): ("scratch", i) for i in range(sums)}
+    return kernels.then(finish, places | {("out", i): ("out", 1 + i) for i in range(sums)})

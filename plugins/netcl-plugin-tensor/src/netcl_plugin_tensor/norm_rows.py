@@ -15,7 +15,6 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import (
     NO_SLOTS,
-    SUM,
     Implementation,
     Operator,
     Request,
@@ -23,7 +22,6 @@ from netcl_core.autograd import (
     RowTeams,
     Saved,
     Slots,
-    reduction_kernels,
     row_teams,
 )
 from netcl_core.errors import AttributeValueError, ShapeError, message
@@ -65,6 +63,7 @@ def _kernel(
         "centered": attrs["centered"],
         "weighted": False,
         "biased": False,
+        "added": False,
         "sums": (),
         **flags,
         **teams.context,
@@ -96,6 +95,7 @@ def rows_implementations(name: str, *, centered: bool) -> tuple[Implementation, 
             rereads=True,
             stretch=lambda request: _rows(request.inputs[0], _dims(request.attrs))[1],
             backward=partial(_backward, centered),
+            adds=True,
         )
 
     return (
@@ -144,7 +144,7 @@ def _plan(centered: bool, request: Request) -> Kernels:
 
 def _flags(request: Request) -> dict[str, Any]:
     given = len(request.inputs)
-    return {"weighted": given > 1, "biased": given > 2, "sums": ()}
+    return {"weighted": given > 1, "biased": given > 2, "added": False, "sums": ()}
 
 
 def _plan_blocks(centered: bool, request: Request) -> Kernels:
@@ -156,16 +156,18 @@ def _plan_blocks(centered: bool, request: Request) -> Kernels:
 
 
 def _bind_backward(
-    x: Any, grad: Any, weight: Any, dims: int, eps: float, centered: bool, sums: Sequence[str]
-) -> Any:
+    x: Any, grad: Any, weight: Any, held: Any, dims: int, eps: float, centered: bool,
+    sums: Sequence[str],
+) -> Any:  # fmt: skip
     attrs = {"dims": operator.index(dims), "eps": float(eps), "centered": bool(centered)}
-    return (x, grad, weight), {**attrs, "sums": tuple(sums)}
+    return (x, grad, weight, held), {**attrs, "sums": tuple(sums)}
 
 
 def _infer_backward(
-    x: Spec, grad: Spec, weight: Spec | None, dims: int, eps: float, centered: bool, sums: Any
-) -> tuple[Spec, ...]:
-    if grad != x:
+    x: Spec, grad: Spec, weight: Spec | None, held: Spec | None, dims: int, eps: float,
+    centered: bool, sums: Any,
+) -> tuple[Spec, ...]:  # fmt: skip
+    if grad != x or held not in (None, x):
         raise ShapeError(message(BACKWARD, f"{x} and {grad}", "equal shapes and dtypes"))
     return x, *(Spec(x.shape[x.ndim - dims :], x.dtype) for _ in sums)
 
@@ -173,29 +175,27 @@ def _infer_backward(
 def _plan_backward(request: Request) -> Kernels:
     """The gradient of x (output 0), and those of `sums` (outputs 1, 2) added up over the rows."""
     device, x, attrs = request.device, request.inputs[0], request.attrs
-    weighted, sums = len(request.inputs) > 2, attrs["sums"]
+    sums = attrs["sums"]
     teams = _teams(device, x, attrs)
     rows, size = _rows(x, attrs["dims"])
     most = device.compute_units * _SUMMING_GROUPS * (teams.group // teams.team)
     turns = -(-rows // most) if sums else 1
     partial_sum = DTYPES[x.dtype].wide
     parts = Spec((teams.number(-(-rows // turns)), size), partial_sum)
-    buffers = [*(("in", i) for i in range(2 + weighted)), ("out", 0)]
+    buffers = [*(("in", i) for i in range(len(request.inputs))), ("out", 0)]
     buffers += [("scratch", i) for i in range(len(sums))]
-    flags = {"weighted": weighted, "sums": sums}
+    flags = _flags_of_gradients(request)
     kernel = _kernel(BACKWARD, x, buffers, teams, attrs, flags, turns)
-    nbytes = parts.size * DTYPES[partial_sum].itemsize
-    result = Kernels((kernel,), (nbytes,) * len(sums))
-    for i in range(len(sums)):
-        finish = reduction_kernels(SUM, device, parts, (0,), x.dtype)
-        result = result.then(finish, {("in", 0): ("scratch", i), ("out", 0): ("out", 1 + i)})
-    return result
+    return norm_blocks.summed(request, kernel, len(sums), parts)
+
+
+def _flags_of_gradients(request: Request) -> dict[str, Any]:
+    _, _, weighted, added = request.given
+    return {"weighted": weighted, "biased": False, "added": added, "sums": request.attrs["sums"]}
 
 
 def _plan_backward_blocks(request: Request) -> Kernels:
-    attrs = request.attrs
-    flags = {"weighted": len(request.inputs) > 2, "biased": False, "sums": attrs["sums"]}
-    return norm_blocks.plan(BACKWARD, request, attrs, flags)
+    return norm_blocks.plan(BACKWARD, request, request.attrs, _flags_of_gradients(request))
 
 
 def _backward(centered: bool, saved: Saved, grad: Tensor) -> Sequence[Any]:
@@ -205,8 +205,11 @@ def _backward(centered: bool, saved: Saved, grad: Tensor) -> Sequence[Any]:
     if sums and not _sums_by_rows(x, attrs):
         gradients = _separate_gradients(saved, grad, attrs)
     elif sums or saved.needs[0]:
-        results = NORM_ROWS_BACKWARD(x, grad, weight, **attrs, sums=sums)
+        held = saved.held[0] if saved.held else None
+        held = held if held is not None and held.dtype == x.dtype else None
+        results = NORM_ROWS_BACKWARD(x, grad, weight, held, **attrs, sums=sums)
         dx, *rest = results if sums else [results]
+        dx = dx if held is None else ag.Added(dx)
         by_name = dict(zip(sums, rest, strict=True))
         gradients = [dx, *(by_name.get(name) for name in _SUMS)]
     return gradients[: len(saved.inputs)]
@@ -227,7 +230,7 @@ def _separate_gradients(saved: Saved, grad: Tensor, attrs: Any) -> list[Any]:
 
     dx = dw = None
     if saved.needs[0]:
-        dx = NORM_ROWS_BACKWARD(x, grad, weight, **attrs, sums=())
+        dx = NORM_ROWS_BACKWARD(x, grad, weight, None, **attrs, sums=())
     if saved.needs[1]:
         norm = ag.layer_norm if attrs["centered"] else ag.rms_norm
         dw = summed(ag.mul(grad, norm(x, x.shape[x.ndim - attrs["dims"] :], eps=attrs["eps"])))
@@ -235,8 +238,9 @@ def _separate_gradients(saved: Saved, grad: Tensor, attrs: Any) -> list[Any]:
 
 
 def _reference_backward(
-    x: Any, grad: Any, weight: Any, dims: int, eps: float, centered: bool, sums: Sequence[str]
-) -> Any:
+    x: Any, grad: Any, weight: Any, held: Any, dims: int, eps: float, centered: bool,
+    sums: Sequence[str],
+) -> Any:  # fmt: skip
     over, leading = tuple(range(x.ndim - dims, x.ndim)), tuple(range(x.ndim - dims))
     x, grad = widened(x), widened(grad)
     x = x - x.mean(axis=over, keepdims=True) if centered else x
@@ -244,6 +248,7 @@ def _reference_backward(
     h, g = x * scale, grad if weight is None else grad * widened(weight)
     along = h * (g * h).mean(axis=over, keepdims=True)
     dx = scale * ((g - g.mean(axis=over, keepdims=True) if centered else g) - along)
+    dx = dx if held is None else dx + widened(held)
     terms = {"weight": grad * h, "bias": grad}
     return dx, *(ag.tree_sum(terms[name], leading, x.dtype) for name in sums)
 
@@ -259,6 +264,6 @@ NORM_ROWS_BACKWARD: Final = Operator(
             BACKWARD, "item per block of rows", _plan_backward_blocks, Requirements(("cpu",))
         ),
     ),
-    doc="norm_rows_backward(x, grad, weight, dims, eps, centered, sums): the gradients of x and, "
-    "of those that `sums` names, of weight and bias.",
+    doc="norm_rows_backward(x, grad, weight, held, dims, eps, centered, sums): the gradients of x, "
+    "added to `held`, and, of those that `sums` names, of weight and bias.",
 )

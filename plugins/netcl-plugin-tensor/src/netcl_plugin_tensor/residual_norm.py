@@ -153,7 +153,7 @@ def _reference_backward(
     assert norm_backward is not None  # nor is it
     h = mask(x + bias, state, p) + residual
     attrs = {"dims": 1, "eps": eps, "centered": True, "sums": ("weight", "bias")}
-    dh, dweight, dshift = norm_backward(h, grad, weight, **attrs)
+    dh, dweight, dshift = norm_backward(h, grad, weight, None, **attrs)
     dx = mask(dh, state, p)
     leading = tuple(range(x.ndim - 1))
     return dx, dh, ag.tree_sum(dx, leading, x.dtype), dweight, dshift

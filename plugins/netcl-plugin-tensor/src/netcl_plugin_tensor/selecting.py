@@ -20,7 +20,7 @@ from netcl_core.autograd import Implementation, Operator, Request, Requirements,
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import geometry, lines_gpu
 from netcl_plugin_tensor.axes import axis, ndim_of, plain_shape, shape_of
-from netcl_plugin_tensor.bags import by_frequency, renormalized
+from netcl_plugin_tensor.embedding_rows import by_frequency, renormalized
 from netcl_plugin_tensor.line_sums import MOST, add_lines, line_context, line_numbers, neighbours
 from netcl_plugin_tensor.strided import fill
 from netcl_plugin_tensor.views import BITS
@@ -69,8 +69,8 @@ def _bind_index_select(x: Any, dim: int, index: Any) -> Any:
     return (x, index), attrs
 
 
-def _bind_take(x: Any, dim: int, index: Any) -> Any:
-    return (x, index), {"dim": dim, "who": "getitem", "whole": True, "wraps": True}
+def _bind_take(x: Any, dim: int, index: Any, who: str = "getitem") -> Any:
+    return (x, index), {"dim": dim, "who": who, "whole": True, "wraps": True}
 
 
 def _bind_found(x: Any, dim: int, index: Any) -> Any:
