@@ -15,18 +15,8 @@ from netcl_core.autograd.compiler import TracingContext as TracingContext
 from netcl_core.autograd.compiler import jit_compile as jit_compile
 from netcl_core.autograd.compiler import register_primitive as register_primitive
 from netcl_core.autograd.debug import debug_tape as debug_tape
-from netcl_core.codegen.reduction import SUM as SUM
-from netcl_core.codegen.reduction import Combine as Combine
-from netcl_core.codegen.reduction import reduction_kernels as reduction_kernels
-from netcl_core.codegen.reduction import reduction_reads as reduction_reads
-from netcl_core.codegen.reduction import reduction_stretch as reduction_stretch
-from netcl_core.codegen.reduction_numpy import tree_sum as tree_sum
 from netcl_core.codegen.slots import NO_SLOTS as NO_SLOTS
 from netcl_core.codegen.slots import Slots as Slots
-from netcl_core.codegen.teams import RowTeams as RowTeams
-from netcl_core.codegen.teams import group_items as group_items
-from netcl_core.codegen.teams import load_width as load_width
-from netcl_core.codegen.teams import row_teams as row_teams
 from netcl_core.ops.functions import CORE as _CORE
 from netcl_core.ops.functions import __dir__ as _op_names
 from netcl_core.ops.functions import face_of as _face_of
@@ -97,6 +87,10 @@ _NAMESPACES: Final = {
     "fusion": "inlined",
     "patterns": (
         "Captured MatchedOp TrainingGraphCompiler TrainingPattern get_training_compiler planned"
+    ),
+    "reductions": (
+        "SUM Combine RowTeams group_items load_width reduction_kernels reduction_reads "
+        "reduction_stretch row_teams tree_sum"
     ),
 }
 _SHORT: Final = {name: space for space, names in _NAMESPACES.items() for name in names.split()}

@@ -15,19 +15,16 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import (
     NO_SLOTS,
-    SUM,
     Implementation,
     Operator,
     Request,
     Requirements,
-    RowTeams,
     Saved,
     Slots,
-    reduction_kernels,
-    row_teams,
 )
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import norm_blocks
+from netcl_plugin_tensor.reducing import SUM, RowTeams, reduction_kernels, row_teams, tree_sum
 
 TEMPLATE: Final = "tensor/norm_rows.cl.j2"
 FORWARD: Final = "norm_rows"
@@ -245,7 +242,7 @@ def _reference_backward(
     along = h * (g * h).mean(axis=over, keepdims=True)
     dx = scale * ((g - g.mean(axis=over, keepdims=True) if centered else g) - along)
     terms = {"weight": grad * h, "bias": grad}
-    return dx, *(ag.tree_sum(terms[name], leading, x.dtype) for name in sums)
+    return dx, *(tree_sum(terms[name], leading, x.dtype) for name in sums)
 
 
 NORM_ROWS_BACKWARD: Final = Operator(
