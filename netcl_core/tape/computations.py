@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from netcl_core.codegen.gradient_region import ADDED, SAME
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan, allocate_results, offsets_of, plan, views_of
-from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
+from netcl_core.codegen.region import ADDED, SAME, PrimitiveStep, Ref, Region, Signature
 from netcl_core.codegen.strided_copy import COPY
 from netcl_core.dtypes import DTYPES
 from netcl_core.hardware.device import Device
