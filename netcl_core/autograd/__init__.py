@@ -36,11 +36,9 @@ from netcl_core.tape.function_call import apply_op as apply_op
 from netcl_core.tape.gradients import Spread as Spread
 from netcl_core.tape.gradients import is_one as is_one
 from netcl_core.tape.hooks import when_backward_ends as when_backward_ends
-from netcl_core.tape.modes import detect_anomaly as detect_anomaly
 from netcl_core.tape.modes import enable_grad as enable_grad
 from netcl_core.tape.modes import is_grad_enabled as is_grad_enabled
 from netcl_core.tape.modes import no_grad as no_grad
-from netcl_core.tape.modes import set_detect_anomaly as set_detect_anomaly
 from netcl_core.tape.modes import set_grad_enabled as set_grad_enabled
 from netcl_core.tape.node import Node as Node
 from netcl_core.tape.recorded_gradients import accumulate_grad as accumulate_grad
@@ -82,7 +80,7 @@ __all__ = sorted(
 #: Names that stand in a namespace, and are handed out by that.
 _NAMESPACES: Final = {
     "amp": "AmpPolicy amp_policy casting named_policy",
-    "autodiff": "Function once_differentiable",
+    "autodiff": "Function detect_anomaly once_differentiable set_detect_anomaly",
     "capture": "CompiledGraph capture",
     "fusion": "inlined",
     "patterns": (
