@@ -172,7 +172,9 @@ ENQUEUING = {
         "that stream's commands, prepared to be done again"
     ),
     "netcl_core/hardware/probing.py": "tries a device before it has one",
-    "netcl_core/tensors/sharing.py": "maps memory for an array that others hold as they like",
+    "plugins/netcl-plugin-tensor/src/netcl_plugin_tensor/sharing.py": (
+        "maps memory for an array that others hold as they like"
+    ),
     "plugins/netcl-plugin-tools/src/netcl_plugin_tools/export/run.py": (
         "the program that `netcl export` copies, which runs without netcl"
     ),

@@ -48,13 +48,10 @@ from netcl_core.tape.tape import backward as backward
 from netcl_core.tape.tape import get_current_tape as get_current_tape
 from netcl_core.tape.tape import set_current_tape as set_current_tape
 from netcl_core.tape.tape import tensor as tensor
-from netcl_core.tensors.creation import arange as arange
 from netcl_core.tensors.creation import empty as empty
 from netcl_core.tensors.creation import empty_like as empty_like
-from netcl_core.tensors.creation import eye as eye
 from netcl_core.tensors.creation import full as full
 from netcl_core.tensors.creation import full_like as full_like
-from netcl_core.tensors.creation import linspace as linspace
 from netcl_core.tensors.creation import ones as ones
 from netcl_core.tensors.creation import ones_like as ones_like
 from netcl_core.tensors.creation import zeros as zeros
@@ -82,6 +79,7 @@ _NAMESPACES: Final = {
     "amp": "AmpPolicy amp_policy casting named_policy",
     "autodiff": "Function detect_anomaly once_differentiable set_detect_anomaly",
     "capture": "CompiledGraph capture",
+    "creation": "arange eye linspace",
     "fusion": "inlined",
     "patterns": (
         "Captured MatchedOp TrainingGraphCompiler TrainingPattern get_training_compiler planned"

@@ -43,7 +43,6 @@ from netcl_core.tape.state import apart
 from netcl_core.tape.tape import backward
 from netcl_core.tensors.creation import full_like
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.sharing import dlpack_device, from_buffer, to_dlpack
 from netcl_core.tensors.tensor import Tensor
 
 
@@ -92,13 +91,16 @@ _INTERNAL: Final[dict[str, Callable[..., Any]]] = {
     "copy in place": copy_in_place,
     "set item": set_item,
     "fields of a node": set_fields,
-    "from buffer": from_buffer,
-    "to dlpack": to_dlpack,
-    "dlpack device": dlpack_device,
     "extremes": extremes,
 }
 
 
+#: The same, of the namespace `creation`.
+_CREATION: Final = {
+    "from buffer": "from_buffer",
+    "to dlpack": "to_dlpack",
+    "dlpack device": "dlpack_device",
+}
 #: The same, of ops' parts: what `x[index]` is for slices and ints, by the shortest way.
 _PARTS: Final[dict[str, tuple[str, str]]] = {"pick a view": ("getitem", "basic_getitem")}
 
@@ -117,6 +119,9 @@ def build(name: str) -> Callable[..., Any]:
         return CORE[name]
     if name in _INTERNAL:
         return _INTERNAL[name]
+    if name in _CREATION:
+        function: Callable[..., Any] = getattr(namespace("creation", name), _CREATION[name])
+        return function
     if name in _PARTS:
         return _part(*_PARTS[name])
     registry.load(SERVING_OPS, name)

@@ -105,6 +105,7 @@ class TensorPlugin:
 
     @hookimpl
     def netcl_register_namespaces(self, registry: Any) -> None:
+        registry.add("creation", "netcl_plugin_tensor.creation")
         registry.add("reductions", "netcl_plugin_tensor.reducing")
 
     @hookimpl
