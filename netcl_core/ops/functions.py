@@ -33,7 +33,7 @@ from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
 from netcl_core.plugins.kinds import OP_KINDS, SERVING_OPS
-from netcl_core.plugins.manager import namespace, not_ported, ported
+from netcl_core.plugins.manager import namespace, not_ported, port, ported
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.computations import move
 from netcl_core.tape.function_call import apply_op, set_fields
@@ -75,6 +75,12 @@ def extremes(x: Tensor) -> Any:
         return np.array([functions[op](x).item() for op in ("amin", "amax")])
 
 
+def without_foreign(who: str, ours: frozenset[str], given: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments, as far as the namespace `port` does not take them out."""
+    known = port()
+    return given if known is None else known.without_foreign(who, ours, given)
+
+
 CORE: Final[dict[str, Callable[..., Any]]] = {
     "backward": backward,
     "astype": astype,
@@ -92,6 +98,7 @@ _INTERNAL: Final[dict[str, Callable[..., Any]]] = {
     "set item": set_item,
     "fields of a node": set_fields,
     "extremes": extremes,
+    "foreign arguments": without_foreign,
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from netcl_core.hardware.device import Device
-from netcl_core.tensors.arguments import is_foreign, lenient
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.tensors.arguments import lenient, without_foreign
+from netcl_core.tensors.tensor import OPTIONS, Tensor
 
 zeros: Final = Tensor.zeros
 ones: Final = Tensor.ones
@@ -70,9 +70,6 @@ def empty_like(input: Any, **options: Any) -> Tensor:
 
 
 def _alike(input: Any, options: dict[str, Any]) -> dict[str, Any]:
-    given = {
-        name: value
-        for name, value in options.items()
-        if value is not None and not is_foreign("like", name, value)
-    }
+    given = {name: value for name, value in options.items() if value is not None}
+    given = without_foreign("like", frozenset(OPTIONS), given)
     return {"dtype": input.dtype, "device": input.device, **given}
