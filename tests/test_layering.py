@@ -62,7 +62,7 @@ ACCEPTED = {
     ): "the room above that makes ops on first use, by its path",
     ("netcl_core.hardware.device", "?"): "the room above that holds a device's memory, by its path",
     ("netcl_core.ops.functions", "?"): "a module of the face, which programs use without importing",
-    ("netcl_core.plugins.names", "?"): "the faces, whose names are refused, lie above",
+    ("netcl_core.plugins.registry", "?"): "the faces, whose names are refused, lie above",
     ("netcl_core.runtime.market", "?"): "the market, where it is installed",
     ("netcl_core.plugins.lock_file", "hashlib"): "brings OpenSSL, and few programs need it",
     ("netcl_core.plugins.importing", "?"): "what an entry point names",
@@ -94,7 +94,6 @@ ALONE = {
     },
     "jinja2": {
         "netcl_core.runtime.rendering",
-        "netcl_core.runtime.template_errors",
     },
     "click": {"netcl_core.cli.endings", "netcl_core.cli.main"},
 }

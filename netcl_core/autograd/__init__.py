@@ -56,9 +56,9 @@ from netcl_core.tensors.creation import ones as ones
 from netcl_core.tensors.creation import ones_like as ones_like
 from netcl_core.tensors.creation import zeros as zeros
 from netcl_core.tensors.creation import zeros_like as zeros_like
+from netcl_core.tensors.operand import check_at_nan as check_at_nan
 from netcl_core.tensors.storage import copy_by as copy_by
 from netcl_core.tensors.storage import written_back as written_back
-from netcl_core.tensors.suspects import check_at_nan as check_at_nan
 
 #: The modules below this one that the documents name.
 _SUBMODULES: Final = (

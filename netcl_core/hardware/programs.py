@@ -21,7 +21,7 @@ from typing import Any, Final, final
 from netcl_core import cache
 from netcl_core.cache import Memo
 from netcl_core.errors import BuildError, first_line, message
-from netcl_core.hardware import builders, building
+from netcl_core.hardware import builders
 from netcl_core.hardware.builders import builders_of
 from netcl_core.hardware.device import Device, is_simulator, opencl_module
 from netcl_core.hardware.rewriting import Rewrite, Rewriting
@@ -86,7 +86,7 @@ def ahead(device: Device, source: str, who: str, recipe: Recipe = PLAIN) -> bool
     key = (device, source, recipe)
     if _programs.get(key) is not None or recipe.rewrite is not None:
         return False
-    if building.count.built < _FIRST or not builders.help_with(device):
+    if builders.count.built < _FIRST or not builders.help_with(device):
         return False
     text, options, own = recipe.applied(source), _options(recipe), builders_of(device)
     name = _name_of(device.context, text, options)
@@ -245,7 +245,7 @@ def load(
     program = None if binary is None else from_binary(cl, context, binary)
     if program is not None:
         return program
-    with building.told():
+    with builders.told():
         program = from_source(cl, context, source, options)
     if step is not None:
         program = _made(cl, context, step.run(_binary(cl, program)), options)

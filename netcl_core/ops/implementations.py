@@ -6,6 +6,7 @@ a `Space` what may be tried to make it faster; `Saved` is what a backward finds 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -171,12 +172,8 @@ class Space:
     @property
     def combinations(self) -> list[Settings]:
         """All combinations, those that fit no request among them."""
-        combinations: list[dict[str, Any]] = [{}]
-        for name, values in self.choices.items():
-            combinations = [
-                {**combination, name: value} for combination in combinations for value in values
-            ]
-        return [MappingProxyType(combination) for combination in combinations]
+        rows = itertools.product(*self.choices.values())
+        return [MappingProxyType(dict(zip(self.choices, row, strict=True))) for row in rows]
 
     def fault(self, settings: Any) -> str:
         """Why something is no value for each name of the choices; empty: it is."""
