@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from netcl_core.hardware.device_table import device as device
     from netcl_core.hardware.device_table import get_device as get_device
     from netcl_core.hardware.device_table import use_device as use_device
-    from netcl_core.hardware.rewriting import Rewrite as Rewrite
+    from netcl_core.hardware.programs import Rewrite as Rewrite
     from netcl_core.hookspecs import hookimpl as hookimpl
     from netcl_core.ops.choosing import prefer as prefer
     from netcl_core.ops.registrars import AmpPolicyRegistrar as AmpPolicyRegistrar
@@ -90,7 +90,7 @@ _MODULES: Final = {
     "hardware.device": "Device",
     "hardware.device_table": "default_device device get_device use_device",
     "hardware.device_table:all_devices": "devices",
-    "hardware.rewriting": "Rewrite",
+    "hardware.programs": "Rewrite",
     "hookspecs": "hookimpl",
     "ops.choosing": "prefer",
     "ops.registrars": (

@@ -20,7 +20,7 @@ from netcl_core.ops.registrars import _check_expressions
 
 
 def test_help_and_dir_show_what_there_is() -> None:
-    text = pydoc.render_doc(nc.Tensor)
+    text = pydoc.plain(pydoc.render_doc(nc.Tensor))
     for name in ("softmax(x, dim=-1)", "clone", "backward", "add_"):
         assert name in text
     assert nc.Tensor.exp(nc.zeros(1)).item() == 1

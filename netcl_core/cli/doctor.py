@@ -153,6 +153,9 @@ def _findings(report: dict[str, Any]) -> Iterator[str]:
         yield report["default_rule"]
 
 
+# -- shown, as tables or JSON --------------------------------------------------------------
+
+
 def show_devices(as_json: bool) -> None:
     """Print every usable device, the default one marked, and the rejected ones."""
     data: dict[str, Any] = {

@@ -17,8 +17,7 @@ from netcl_core.codegen.slots import NO_SLOTS, Slots
 from netcl_core.errors import MutationError, RegistrationError, coded, message
 from netcl_core.hardware import programs
 from netcl_core.hardware.device import Device
-from netcl_core.hardware.programs import Recipe
-from netcl_core.hardware.rewriting import Rewrite
+from netcl_core.hardware.programs import Recipe, Rewrite
 from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.host_calls import HostCall
 from netcl_core.runtime.kernels import Kernels, Spec

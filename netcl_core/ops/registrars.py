@@ -230,6 +230,9 @@ def _wrong_record(provider: str, record: Any, kinds: Sequence[str]) -> Registrat
     return coded("NP305", RegistrationError(text))
 
 
+# -- an elementwise op of the user's own, without a plugin ---------------------------------
+
+
 def register_primitive(
     name: str,
     forward: Forward,

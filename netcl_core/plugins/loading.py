@@ -370,6 +370,8 @@ def implementing(
                 yield plugin, plugin_hook
 
 
+# -- the order: each plugin after those that its distribution depends on -------------------
+
 _NEEDED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?!.*;.*\bextra\b)")
 
 

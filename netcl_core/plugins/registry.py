@@ -25,6 +25,8 @@ from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SERVING_OPS, f
 from netcl_core.plugins.lazy_loading import Demand, Loader, load_needed
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 
+# -- the names that a record may have, and its priority ------------------------------------
+
 
 @functools.cache
 def reserved(face: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, final
 
 import jinja2
 from jinja2.bccache import Bucket
@@ -29,22 +29,22 @@ from netcl_core.errors import NetclError, TemplateError, coded, message
 from netcl_core.runtime.market import market_module
 from netcl_core.version import VERSION
 
-Loader = TypeVar("Loader")
+# -- where templates lie; those of plugins are looked for when one is needed ---------------
 
 
 @final
-class Prefixes(dict[str, Loader], Generic[Loader]):
+class Prefixes(dict[str, jinja2.BaseLoader]):
     """Loaders by prefix.
 
     Attributes:
         promised: What enters a prefix that is not there yet, once somebody looks it up.
     """
 
-    def __init__(self, **loaders: Loader) -> None:
+    def __init__(self, **loaders: jinja2.BaseLoader) -> None:
         super().__init__(loaders)
         self.promised: dict[str, Callable[[], None]] = {}
 
-    def __missing__(self, prefix: str) -> Loader:
+    def __missing__(self, prefix: str) -> jinja2.BaseLoader:
         enter = self.promised.get(prefix)
         if enter is not None:
             enter()  # which other threads wait for as well
@@ -52,7 +52,7 @@ class Prefixes(dict[str, Loader], Generic[Loader]):
             raise KeyError(prefix)
         return self[prefix]
 
-    def found(self, prefix: str) -> Loader | None:
+    def found(self, prefix: str) -> jinja2.BaseLoader | None:
         """The loader of a prefix; None if there is none."""
         try:
             return self[prefix]
@@ -64,9 +64,7 @@ class Prefixes(dict[str, Loader], Generic[Loader]):
         return sorted({*self, *self.promised})
 
 
-_prefixes: Final[Prefixes[jinja2.BaseLoader]] = Prefixes(
-    core=jinja2.FileSystemLoader(config.templates())
-)
+_prefixes: Final[Prefixes] = Prefixes(core=jinja2.FileSystemLoader(config.templates()))
 #: The functions that a kernel may call without saying so: the macros that take a width.
 _FUNCTIONS: Final = "core/kernels/functions.cl.j2"
 _lock: Final = threading.RLock()
@@ -303,6 +301,8 @@ def rendered_macro(name: str, macro: Callable[..., Any]) -> Callable[..., str]:
 
     return call
 
+
+# -- errors: whose a template is, where in it, and what is to be done ----------------------
 
 #: The distributions that the prefixes of plugins belong to.
 _owners: Final[dict[str, str]] = {}

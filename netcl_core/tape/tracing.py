@@ -371,6 +371,9 @@ def _drawn_by(generator: Any, device: Device) -> Tensor:
     return randomness.random_state(device, generator)
 
 
+# -- spans: which nodes one call of an op that is made of others has made ------------------
+
+
 @final
 @dataclass(frozen=True, eq=False, slots=True)
 class Span:

@@ -25,6 +25,8 @@ from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array
 
+# -- checks that wait until a NaN is read, so that no step waits for the device ------------
+
 
 class _Waiting(threading.local):
     """The last check of this thread, with the tensors that it will look at while they live."""
