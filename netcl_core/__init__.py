@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from netcl_core.hardware.device_table import device as device
     from netcl_core.hardware.device_table import get_device as get_device
     from netcl_core.hardware.device_table import use_device as use_device
-    from netcl_core.hardware.rewriting import Rewrite as Rewrite
+    from netcl_core.hardware.programs import Rewrite as Rewrite
     from netcl_core.hookspecs import hookimpl as hookimpl
     from netcl_core.ops.choosing import prefer as prefer
     from netcl_core.ops.registrars import AmpPolicyRegistrar as AmpPolicyRegistrar
@@ -57,13 +57,10 @@ if TYPE_CHECKING:
     from netcl_core.tensors import random_state as _random
     from netcl_core.tensors.arguments import lenient as lenient
     from netcl_core.tensors.arguments import renaming as renaming
-    from netcl_core.tensors.creation import arange as arange
     from netcl_core.tensors.creation import empty as empty
     from netcl_core.tensors.creation import empty_like as empty_like
-    from netcl_core.tensors.creation import eye as eye
     from netcl_core.tensors.creation import full as full
     from netcl_core.tensors.creation import full_like as full_like
-    from netcl_core.tensors.creation import linspace as linspace
     from netcl_core.tensors.creation import ones as ones
     from netcl_core.tensors.creation import ones_like as ones_like
     from netcl_core.tensors.creation import tensor as tensor
@@ -79,8 +76,6 @@ if TYPE_CHECKING:
     from netcl_core.tensors.random_state import manual_seed as manual_seed
     from netcl_core.tensors.random_state import seed as seed
     from netcl_core.tensors.random_state import set_rng_state as set_rng_state
-    from netcl_core.tensors.sharing import from_buffer as from_buffer
-    from netcl_core.tensors.sharing import from_dlpack as from_dlpack
     from netcl_core.tensors.tensor import Tensor as Tensor
     from netcl_core.version import API_VERSION as API_VERSION
 
@@ -95,7 +90,7 @@ _MODULES: Final = {
     "hardware.device": "Device",
     "hardware.device_table": "default_device device get_device use_device",
     "hardware.device_table:all_devices": "devices",
-    "hardware.rewriting": "Rewrite",
+    "hardware.programs": "Rewrite",
     "hookspecs": "hookimpl",
     "ops.choosing": "prefer",
     "ops.registrars": (
@@ -110,9 +105,7 @@ _MODULES: Final = {
     "tape.modes": "enable_grad is_grad_enabled no_grad set_grad_enabled",
     "tape.tracing": "random_state",
     "tensors.arguments": "lenient renaming",
-    "tensors.creation": (
-        "arange empty empty_like eye full full_like linspace ones ones_like tensor zeros zeros_like"
-    ),
+    "tensors.creation": "empty empty_like full full_like ones ones_like tensor zeros zeros_like",
     "tensors.host_data": "host_array",
     "tensors.host_work": "on_host",
     "tensors.random_state": (
@@ -120,7 +113,6 @@ _MODULES: Final = {
         "set_rng_state"
     ),
     "tensors.random_state:": "random",
-    "tensors.sharing": "from_buffer from_dlpack",
     "tensors.tensor": "Tensor",
     "version": "API_VERSION",
     "version:VERSION": "__version__",
@@ -138,8 +130,9 @@ _DTYPES: Final = {name: name for name in _ITSELF.split()} | {
     "long": "int64",
 }
 
-#: Names of PyTorch's that stand in a namespace here, and are handed out by that.
+#: Names that stand in a namespace here, and are handed out by that.
 _SHORT: Final = {
+    **dict.fromkeys(("arange", "eye", "from_buffer", "from_dlpack", "linspace"), "creation"),
     "_assert": "port",
     "autocast": "amp",
     "load": "serialization",

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from terminal import on_terminal
 
-from netcl_core.cli import doctor, main, reports, tables
+from netcl_core.cli import doctor, main, tables
 from netcl_core.errors import DeviceError, PluginError
 from netcl_core.hardware import device_table, runtimes
 from netcl_core.hardware.device import Device, stand_in
@@ -127,7 +127,7 @@ def test_table_fits_a_terminal_of_80_columns(
 ) -> None:
     monkeypatch.setattr(tables, "_columns", lambda: 80)
     monkeypatch.setattr(tables.sys.stdout, "isatty", lambda: True)
-    reports._print_devices([doctor.device_data(DEVICE)], "opencl:0")
+    doctor._print_devices([doctor.device_data(DEVICE)], "opencl:0")
     _, first, *more = capsys.readouterr().out.splitlines()
     assert more and all(len(line) <= 80 for line in (first, *more))
     assert "opencl:0" in first and "A card" in first and "A pla" in first
@@ -157,7 +157,7 @@ def test_netcl_error_is_its_text_on_stderr(monkeypatch: pytest.MonkeyPatch) -> N
     def fail(*_: Any) -> None:
         raise DeviceError("device: it broke.\nnumbered source\n")
 
-    monkeypatch.setattr(reports, "show_devices", fail)
+    monkeypatch.setattr(doctor, "show_devices", fail)
     result = run("devices")
     assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr == "netcl: device: it broke.\nnumbered source\n"
@@ -167,7 +167,7 @@ def test_netcl_error_is_red(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise DeviceError("it broke")
 
-    monkeypatch.setattr(reports, "show_devices", fail)
+    monkeypatch.setattr(doctor, "show_devices", fail)
     assert "\x1b[31m" in CliRunner().invoke(main.netcl, ["devices"], color=True).stderr
 
 

@@ -32,6 +32,41 @@ print({each.name: each.state for each in nc.plugins.list() if each.state != "dis
     )
 
 
+@pytest.mark.parametrize("device", ["numpy", ""])
+def test_gradients_of_broadcast_inputs_need_no_reductions(
+    python: Callable[..., str], device: str
+) -> None:
+    """Without the namespace `reductions` the engine adds halves."""
+    code = (
+        ALONE
+        + """
+import netcl_core.autograd as ag, numpy as np
+column, row = np.arange(5.0).reshape(5, 1), np.arange(14.0).reshape(7, 1, 2)
+x, y = (nc.tensor(part, requires_grad=True) for part in (column, row))
+ag.mul(x, y).backward(nc.ones(7, 5, 2))
+print(np.ptp(x.grad), x.grad.numpy()[0, 0] == row.sum(), np.ptp(y.grad), y.grad.shape)
+"""
+    )
+    said = python(code, NETCL_PLUGINS="elementwise", NETCL_DEVICE=device)
+    assert said == "0.0 True 0.0 (7, 1, 2)"
+
+
+def test_gradients_to_be_differentiated_say_what_to_install(python: Callable[..., str]) -> None:
+    code = (
+        ALONE
+        + """
+import netcl_core.autograd as ag
+x = nc.tensor([0.5], requires_grad=True)
+try:
+    ag.grad(ag.gelu(x), x, create_graph=True)
+except nc.errors.MissingNamespaceError as error:
+    print(error)
+"""
+    )
+    said = python(code, NETCL_PLUGINS="elementwise", NETCL_DEVICE="numpy")
+    assert said.startswith("create_graph=True through gelu: ") and "netcl-plugin-fusion" in said
+
+
 def test_the_settings_hold(python: Callable[..., str]) -> None:
     code = ALONE + "print({each.name: each.reason for each in nc.plugins.list()}['losses'])"
     said = python(code, **NAMED, NETCL_PLUGINS_DISABLE="losses")

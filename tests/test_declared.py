@@ -18,7 +18,7 @@ from locked import Site
 from netcl_market.installed import Installed
 from netcl_market.states import States
 from netcl_market.survey import survey
-from netcl_plugin_tools.lock.pins import pin
+from netcl_plugin_tools.lock.run import pin
 
 #: They start processes.
 pytestmark = pytest.mark.turns(2)

@@ -12,6 +12,8 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_fusion import derivative as rules
+from netcl_plugin_fusion.derivative import derivative
 from netcl_plugin_kit.faults.expression_faults import expression_faults
 from netcl_plugin_kit.testing.agreement import compiled
 from netcl_plugin_kit.testing.collection import all_cases
@@ -19,8 +21,6 @@ from netcl_plugin_kit.testing.verification import check_gradient
 
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive
-from netcl_core.codegen import derivative as rules
-from netcl_core.codegen.derivative import derivative
 from netcl_core.codegen.expressions import (
     FUNCTIONS,
     PREDICATES,

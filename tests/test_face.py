@@ -106,8 +106,9 @@ def test_checking_numbers_without_who_does_it_is_refused_at_once(
     python: Callable[..., str], mode: str
 ) -> None:
     code = f"""
-import netcl_core.autograd as ag
+import netcl_core as nc, netcl_core.autograd as ag, netcl_plugin_autodiff
 from netcl_core.errors import MissingNamespaceError
+nc.plugins.register(netcl_plugin_autodiff.plugin)
 ag.{mode}(False, check_numerics=True)
 try:
     ag.{mode}(True, check_numerics=True)

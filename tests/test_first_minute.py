@@ -15,12 +15,12 @@ import netcl_core.autograd as ag
 from netcl_core import nn
 from netcl_core.codegen import primitives
 from netcl_core.errors import PrimitiveError, ShapeError
-from netcl_core.hardware import building
+from netcl_core.hardware import builders
 from netcl_core.ops.registrars import _check_expressions
 
 
 def test_help_and_dir_show_what_there_is() -> None:
-    text = pydoc.render_doc(nc.Tensor)
+    text = pydoc.plain(pydoc.render_doc(nc.Tensor))
     for name in ("softmax(x, dim=-1)", "clone", "backward", "add_"):
         assert name in text
     assert nc.Tensor.exp(nc.zeros(1)).item() == 1
@@ -77,18 +77,18 @@ def test_far_names_are_not_suggested() -> None:
 def test_a_line_counts_kernels_while_they_are_built(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(building.count, "seconds", 2.0)
-    monkeypatch.setattr(building.count, "built", 4)
-    with building.told():  # in a pipe nothing is said
+    monkeypatch.setattr(builders.count, "seconds", 2.0)
+    monkeypatch.setattr(builders.count, "built", 4)
+    with builders.told():  # in a pipe nothing is said
         pass
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("NETCL_BUILD_PROGRESS", "on")
-    with building.told():
+    with builders.told():
         shown = capsys.readouterr().err
         assert "netcl: building kernel 6, 2 s so far" in shown and "\n" not in shown
     assert capsys.readouterr().err.strip() == ""  # it is wiped out again
-    monkeypatch.setattr(building.count, "seconds", 0.5)
-    with building.told():
+    monkeypatch.setattr(builders.count, "seconds", 0.5)
+    with builders.told():
         pass
     assert capsys.readouterr().err == ""
 

@@ -36,8 +36,7 @@ from netcl_core.errors import (
 )
 from netcl_core.ops import functions
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SCAFFOLDS, record_types
-from netcl_core.plugins.names import reserved
-from netcl_core.plugins.registry import registry
+from netcl_core.plugins.registry import registry, reserved
 
 ROOT = Path(__file__).resolve().parent.parent
 

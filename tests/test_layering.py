@@ -62,9 +62,8 @@ ACCEPTED = {
     ): "the room above that makes ops on first use, by its path",
     ("netcl_core.hardware.device", "?"): "the room above that holds a device's memory, by its path",
     ("netcl_core.ops.functions", "?"): "a module of the face, which programs use without importing",
-    ("netcl_core.plugins.names", "?"): "the faces, whose names are refused, lie above",
+    ("netcl_core.plugins.registry", "?"): "the faces, whose names are refused, lie above",
     ("netcl_core.runtime.market", "?"): "the market, where it is installed",
-    ("netcl_core.plugins.lock_file", "hashlib"): "brings OpenSSL, and few programs need it",
     ("netcl_core.plugins.importing", "?"): "what an entry point names",
     ("netcl_core.plugins.namespace_import", "?"): "PEP 562: names are fetched on first use",
     ("netcl_core.plugins.manager", "?"): "the module of a plugin's namespace",
@@ -94,7 +93,6 @@ ALONE = {
     },
     "jinja2": {
         "netcl_core.runtime.rendering",
-        "netcl_core.runtime.template_errors",
     },
     "click": {"netcl_core.cli.endings", "netcl_core.cli.main"},
 }
@@ -137,6 +135,7 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_market.finding", "hashlib"): "brings OpenSSL, and only failures need it",
     ("netcl_market.file_digests", "hashlib"): "the same, and what has changed",
     ("netcl_market.sealed", "hashlib"): "the same, and a strict lock",
+    ("netcl_market.required_lock", "hashlib"): "the same, and a program that insists on one",
     ("netcl_market.confined", "resource"): "there is none but on Unix",
     ("netcl_market.lock_verification", "netcl_market.advisories"): "few have such a file",
     **{

@@ -17,7 +17,7 @@ from netcl_market.installed import Installed, Places, by_name, core
 from netcl_market.lock import DevicePart, Lock, Pin
 from netcl_market.lock_verification import compare, digest_now, verify
 from netcl_market.scanning import Folder
-from netcl_plugin_tools.lock.pins import pin
+from netcl_plugin_tools.lock.run import pin
 from netcl_plugin_tools.lock.text import text_of
 
 from netcl_core import config

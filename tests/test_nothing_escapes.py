@@ -24,7 +24,7 @@ from netcl_market.survey import survey
 import netcl_core as nc
 from netcl_core.cli import doctor, main
 from netcl_core.hardware import runtimes
-from netcl_core.plugins import hook_calls
+from netcl_core.plugins import hooks
 
 # -- hooks -----------------------------------------------------------------------------
 
@@ -58,11 +58,11 @@ def interrupt() -> None:
     params=[leave, interrupt, lambda: time.sleep(60)], ids=["exit", "interrupt", "hang"]
 )
 def odd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(hook_calls.ask, "__defaults__", (0.3,))
+    monkeypatch.setattr(hooks.ask, "__defaults__", (0.3,))
     nc.plugins.register(Odd(request.param), "odd")
     yield
     nc.plugins.unregister("odd")
-    hook_calls._endless.clear()
+    hooks._endless.clear()
 
 
 def test_a_hook_that_leaves_or_stays_takes_no_command_along(odd: None) -> None:

@@ -21,7 +21,7 @@ import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, Implementation
 from netcl_core.cli import main
 from netcl_core.errors import AmbiguousOpError, RegistrationError
-from netcl_core.plugins.order import in_order
+from netcl_core.plugins.loading import in_order
 from netcl_core.plugins.registry import registry
 
 #: They start processes.

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from beside_pytorch import PLACES, place
 from netcl_plugin_port.absent import pytorchs
+from netcl_plugin_port.arguments import IGNORED, REFUSED
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import ArgumentError
 from netcl_core.plugins.registry import registry
-from netcl_core.tensors.arguments import IGNORED, REFUSED, renaming
+from netcl_core.tensors.arguments import renaming
 
 #: Arguments of old, of PyTorch's inner workings, or of other meaning, by the name that has them.
 ELSE = {

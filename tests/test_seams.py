@@ -112,7 +112,6 @@ TRACERS = {
     "netcl_core/tape/tracing.py": "the tracer",
     "plugins/netcl-plugin-capture/src/netcl_plugin_capture/capture.py": "it ends the trace",
     "netcl_core/tape/trace_node.py": "the tracer's symbols",
-    "netcl_core/tape/spans.py": "what a trace is told of ops that are made of others",
     "netcl_core/ops/composition.py": (
         "it finds a result's shape by a trace of its own, and tells a trace which nodes are one op"
     ),
@@ -172,7 +171,9 @@ ENQUEUING = {
         "that stream's commands, prepared to be done again"
     ),
     "netcl_core/hardware/probing.py": "tries a device before it has one",
-    "netcl_core/tensors/sharing.py": "maps memory for an array that others hold as they like",
+    "plugins/netcl-plugin-tensor/src/netcl_plugin_tensor/sharing.py": (
+        "maps memory for an array that others hold as they like"
+    ),
     "plugins/netcl-plugin-tools/src/netcl_plugin_tools/export/run.py": (
         "the program that `netcl export` copies, which runs without netcl"
     ),

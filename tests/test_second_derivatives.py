@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from derivatives import arrays_of, assert_alike, derivatives, expected
+from netcl_plugin_fusion.derivative import _RULES
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import table_of
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.codegen.derivative import _RULES
 from netcl_core.codegen.expressions import FUNCTIONS
 from netcl_core.plugins.registry import registry
 

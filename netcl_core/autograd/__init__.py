@@ -15,18 +15,8 @@ from netcl_core.autograd.compiler import TracingContext as TracingContext
 from netcl_core.autograd.compiler import jit_compile as jit_compile
 from netcl_core.autograd.compiler import register_primitive as register_primitive
 from netcl_core.autograd.debug import debug_tape as debug_tape
-from netcl_core.codegen.reduction import SUM as SUM
-from netcl_core.codegen.reduction import Combine as Combine
-from netcl_core.codegen.reduction import reduction_kernels as reduction_kernels
-from netcl_core.codegen.reduction import reduction_reads as reduction_reads
-from netcl_core.codegen.reduction import reduction_stretch as reduction_stretch
-from netcl_core.codegen.reduction_numpy import tree_sum as tree_sum
 from netcl_core.codegen.slots import NO_SLOTS as NO_SLOTS
 from netcl_core.codegen.slots import Slots as Slots
-from netcl_core.codegen.teams import RowTeams as RowTeams
-from netcl_core.codegen.teams import group_items as group_items
-from netcl_core.codegen.teams import load_width as load_width
-from netcl_core.codegen.teams import row_teams as row_teams
 from netcl_core.ops.functions import CORE as _CORE
 from netcl_core.ops.functions import __dir__ as _op_names
 from netcl_core.ops.functions import face_of as _face_of
@@ -48,11 +38,9 @@ from netcl_core.tape.gradients import Added as Added
 from netcl_core.tape.gradients import Spread as Spread
 from netcl_core.tape.gradients import is_one as is_one
 from netcl_core.tape.hooks import when_backward_ends as when_backward_ends
-from netcl_core.tape.modes import detect_anomaly as detect_anomaly
 from netcl_core.tape.modes import enable_grad as enable_grad
 from netcl_core.tape.modes import is_grad_enabled as is_grad_enabled
 from netcl_core.tape.modes import no_grad as no_grad
-from netcl_core.tape.modes import set_detect_anomaly as set_detect_anomaly
 from netcl_core.tape.modes import set_grad_enabled as set_grad_enabled
 from netcl_core.tape.node import Node as Node
 from netcl_core.tape.recorded_gradients import accumulate_grad as accumulate_grad
@@ -62,20 +50,17 @@ from netcl_core.tape.tape import backward as backward
 from netcl_core.tape.tape import get_current_tape as get_current_tape
 from netcl_core.tape.tape import set_current_tape as set_current_tape
 from netcl_core.tape.tape import tensor as tensor
-from netcl_core.tensors.creation import arange as arange
 from netcl_core.tensors.creation import empty as empty
 from netcl_core.tensors.creation import empty_like as empty_like
-from netcl_core.tensors.creation import eye as eye
 from netcl_core.tensors.creation import full as full
 from netcl_core.tensors.creation import full_like as full_like
-from netcl_core.tensors.creation import linspace as linspace
 from netcl_core.tensors.creation import ones as ones
 from netcl_core.tensors.creation import ones_like as ones_like
 from netcl_core.tensors.creation import zeros as zeros
 from netcl_core.tensors.creation import zeros_like as zeros_like
+from netcl_core.tensors.operand import check_at_nan as check_at_nan
 from netcl_core.tensors.storage import copy_by as copy_by
 from netcl_core.tensors.storage import written_back as written_back
-from netcl_core.tensors.suspects import check_at_nan as check_at_nan
 
 #: The modules below this one that the documents name.
 _SUBMODULES: Final = (
@@ -94,11 +79,16 @@ __all__ = sorted(
 #: Names that stand in a namespace, and are handed out by that.
 _NAMESPACES: Final = {
     "amp": "AmpPolicy amp_policy casting named_policy",
-    "autodiff": "Function once_differentiable",
+    "autodiff": "Function detect_anomaly once_differentiable set_detect_anomaly",
     "capture": "CompiledGraph capture",
+    "creation": "arange eye linspace",
     "fusion": "inlined",
     "patterns": (
         "Captured MatchedOp TrainingGraphCompiler TrainingPattern get_training_compiler planned"
+    ),
+    "reductions": (
+        "SUM Combine RowTeams group_items load_width reduction_kernels reduction_reads "
+        "reduction_stretch row_teams tree_sum"
     ),
 }
 _SHORT: Final = {name: space for space, names in _NAMESPACES.items() for name in names.split()}

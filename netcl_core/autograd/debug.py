@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from netcl_core.tape.debug import debug_tape as debug_tape
+from netcl_core.tape.tape import debug_tape as debug_tape

@@ -1,4 +1,4 @@
-"""Collects what a person needs to know when OpenCL does not behave, as plain data for JSON."""
+"""Devices and what a person needs to know when OpenCL does not behave: tables, or data for JSON."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from netcl_core.cli.tables import print_json, print_table, waiting
 from netcl_core.config import cache_root
-from netcl_core.errors import NetclError, SlowWarning
+from netcl_core.errors import NetclError, PluginWarning, SlowWarning
 from netcl_core.hardware import device_table, icd, runtimes, trial
 from netcl_core.hardware.device import Device
+from netcl_core.plugins import manager as plugins
+from netcl_core.plugins.finder import finder
 
 _MAPPED: Final = Path("/proc/self/maps")
 _FACTS: Final = (
@@ -148,3 +151,102 @@ def _findings(report: dict[str, Any]) -> Iterator[str]:
             yield f"check {one['name']}: {one['detail']}"
     if not report["default"]:
         yield report["default_rule"]
+
+
+# -- shown, as tables or JSON --------------------------------------------------------------
+
+
+def show_devices(as_json: bool) -> None:
+    """Print every usable device, the default one marked, and the rejected ones."""
+    data: dict[str, Any] = {
+        "default": device_table.default_device().id,
+        "default_rule": device_table.default_rule(),
+        "devices": [device_data(one) for one in device_table.all_devices()],
+        "rejected": [asdict(one) for one in device_table.rejected()],
+        "opencl_problem": device_table.opencl_problem(),
+    }
+    if as_json:
+        print_json(data)
+        return
+    _print_devices(data["devices"], data["default"])
+    print(f"\n* the default: {data['default_rule']}")
+    _print_parts("rejected devices", ("name", "platform", "reason"), data["rejected"])
+    if data["opencl_problem"]:
+        print(f"\nNo OpenCL: {data['opencl_problem']}")
+
+
+def show_doctor(as_json: bool) -> int:
+    """Print the doctor's report; returns the exit code: 0 ok, 1 findings, 3 no OpenCL device."""
+    with waiting("trying runtimes, devices and plugins ..."):
+        finder().probe()  # what does not survive being loaded must not be loaded here
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PluginWarning)  # the report has their reasons
+            checks = plugins.doctor_checks()
+        report = collect(checks=checks)
+    if as_json:
+        print_json(report)
+    else:
+        _print_report(report)
+    if not report["opencl_usable"]:
+        return 3
+    return 1 if report["findings"] else 0
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    _print_facts(report)
+    _print_parts(
+        "runtimes", ("name", "source", "accepted", "library", "reason"), report["runtimes"]
+    )
+    print()
+    _print_devices(report["devices"], report["default"])
+    _print_parts("rejected devices", ("name", "platform", "reason"), report["rejected"])
+    _print_parts("checks", ("name", "ok", "detail"), report["checks"])
+    if report["findings"]:
+        print("\nfindings")
+        print_table(("",), [(f"- {finding}",) for finding in report["findings"]], ("",))
+    elif report["opencl_usable"]:
+        print("\nNo problems found.")
+
+
+def _print_facts(report: dict[str, Any]) -> None:
+    cache = report["cache"]
+    size = f"{cache['files']} files, {cache['size_bytes'] / 2**20:.1f} MiB"
+    facts = {
+        **{name: report[name] for name in ("python", "system", "netcl", "pyopencl")},
+        "no OpenCL": report["opencl_problem"],
+        "runtimes by": f"{report['vendors_status']}: {report['vendors_reason']}",
+        "vendors": report["vendors_folder"] or "",
+        "default": f"{report['default'] or 'none'}: {report['default_rule']}",
+        "cache": f"{cache['folder']} ({size if cache['exists'] else 'not there yet'})",
+        **report["variables"],
+    }
+    print_table(("", ""), [item for item in facts.items() if item[1]], ("",))
+
+
+def _print_devices(devices: Iterable[dict[str, Any]], default: str | None) -> None:
+    header = ("", "device", "kind", "fp16", "fp64", "units", "name", "platform")
+    rows = [
+        (
+            "*" if one["id"] == default else "",
+            one["id"],
+            "simulator" if one["simulator"] else one["kind"],
+            _text(one["supports_fp16"]),
+            _text(one["supports_fp64"]),
+            str(one["compute_units"]),
+            one["name"],
+            one["platform"],
+        )
+        for one in devices
+    ]
+    print_table(header, rows, header)
+
+
+def _print_parts(title: str, header: Sequence[str], parts: Sequence[dict[str, Any]]) -> None:
+    """A table of parts of the report below its title, if there are any; any column may fold."""
+    if parts:
+        print(f"\n{title}")
+        print_table(header, [[_text(one[name]) for name in header] for one in parts], header)
+
+
+def _text(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

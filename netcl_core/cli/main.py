@@ -147,7 +147,7 @@ def netcl() -> None:
 @_json
 def devices(as_json: bool) -> None:
     """List devices, the default one, and rejected ones with reasons."""
-    _run("reports", "show_devices", as_json)
+    _run("doctor", "show_devices", as_json)
 
 
 @netcl.command()
@@ -158,7 +158,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
     Exit code 1: problems were found. 3: no OpenCL device is usable.
     """
-    ctx.exit(_run("reports", "show_doctor", as_json))
+    ctx.exit(_run("doctor", "show_doctor", as_json))
 
 
 @netcl.group(cls=NetclGroup)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from netcl_core.codegen.layout import Shape, broadcast
 from netcl_core.codegen.primitives import GRAD, OUT, AutogradPrimitive, Choices, Parsed
@@ -13,6 +13,16 @@ from netcl_core.dtypes import DEFAULT_OF_CATEGORY, DTYPES, promote
 
 #: ("in", i), ("scalar", i) or ("step", i)
 Ref: TypeAlias = tuple[str, int]
+
+
+#: A sum of two gradients, and a value as it is: in another dtype where a step says so.
+ADDED: Final = AutogradPrimitive(
+    "accumulate",
+    lambda args, _: f"{args[0]} + {args[1]}",
+    lambda _, grad, *__: [grad, grad],
+    2,
+)
+SAME: Final = AutogradPrimitive("astype", lambda args, _: args[0], lambda _, grad, *__: [grad], 1)
 
 
 @final

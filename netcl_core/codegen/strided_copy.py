@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from netcl_core.codegen.gradient_region import SAME
 from netcl_core.codegen.lowering import offsets_of, plan, views_of
-from netcl_core.codegen.region import PrimitiveStep, Region, Signature
+from netcl_core.codegen.region import SAME, PrimitiveStep, Region, Signature
 from netcl_core.dtypes import DTYPES
 from netcl_core.tensors.storage import copy_by
 

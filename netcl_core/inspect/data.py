@@ -14,5 +14,6 @@ from netcl_core.runtime.geometry import Shape as Shape
 from netcl_core.runtime.geometry import dense as dense
 from netcl_core.tensors.host_data import Array as Array
 from netcl_core.tensors.host_data import check_dtype as check_dtype
+from netcl_core.tensors.storage import strided as strided
 
 digest, programs_folder = _cache.digest, _cache.folder

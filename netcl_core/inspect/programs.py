@@ -34,10 +34,10 @@ from netcl_core.jit.steps import PickStep as PickStep
 from netcl_core.jit.steps import RegionStep as RegionStep
 from netcl_core.jit.steps import Scalars as Scalars
 from netcl_core.jit.steps import Step as Step
-from netcl_core.tape.spans import Span as Span
 from netcl_core.tape.trace_node import CONSTANT as CONSTANT
 from netcl_core.tape.trace_node import INPUT as INPUT
 from netcl_core.tape.trace_node import RANDOM as RANDOM
 from netcl_core.tape.trace_node import TraceBreak as TraceBreak
 from netcl_core.tape.traced_number import TracedNumber as TracedNumber
+from netcl_core.tape.tracing import Span as Span
 from netcl_core.tape.tracing import owner_of as owner_of

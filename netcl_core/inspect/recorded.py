@@ -16,14 +16,15 @@ from netcl_core.ops.in_place import becomes as becomes
 from netcl_core.ops.in_place import former_of as former_of
 from netcl_core.ops.operator_call import OperatorCall as OperatorCall
 from netcl_core.ops.residuals import is_given_away as is_given_away
-from netcl_core.tape.anomaly import anomaly as anomaly
 from netcl_core.tape.apply import apply as apply
 from netcl_core.tape.apply import recorded_again as recorded_again
 from netcl_core.tape.apply import result_nodes as result_nodes
 from netcl_core.tape.computations import cast_region as cast_region
 from netcl_core.tape.computations import run_plan as run_plan
+from netcl_core.tape.frames import anomaly as anomaly
 from netcl_core.tape.frames import describe_frame as describe_frame
 from netcl_core.tape.frames import line_of as line_of
+from netcl_core.tape.frames import trace_of as trace_of
 from netcl_core.tape.function_call import FunctionCall as FunctionCall
 from netcl_core.tape.gradients import checked as checked
 from netcl_core.tape.gradients import no_second_derivative as no_second_derivative
@@ -43,6 +44,7 @@ from netcl_core.tape.region_call import RegionCall as RegionCall
 from netcl_core.tape.region_call import plan_gradients as plan_gradients
 from netcl_core.tape.state import Entries as Entries
 from netcl_core.tape.state import casting_by as casting_by
+from netcl_core.tape.state import process as process
 from netcl_core.tape.state import thread as thread
 from netcl_core.tape.tracing import apart as apart
 from netcl_core.tensors.random_state import given_again as given_again

@@ -21,12 +21,15 @@ from netcl_core.codegen.layout import Layout as Layout
 from netcl_core.codegen.layout import collapse as collapse
 from netcl_core.codegen.lowering import Plan as Plan
 from netcl_core.codegen.lowering import plan as plan
+from netcl_core.codegen.region import ADDED as ADDED
+from netcl_core.codegen.region import SAME as SAME
 from netcl_core.codegen.region import KernelProgram as KernelProgram
 from netcl_core.codegen.region import PrimitiveStep as PrimitiveStep
 from netcl_core.codegen.region import Ref as Ref
 from netcl_core.codegen.region import Region as Region
 from netcl_core.codegen.region import Signature as Signature
 from netcl_core.codegen.region import Types as Types
+from netcl_core.codegen.region import differentiable as differentiable
 from netcl_core.codegen.region import forward_program as forward_program
 from netcl_core.codegen.region import infer as infer
 from netcl_core.ops.primitive_function import primitive_function as primitive_function

@@ -25,10 +25,9 @@ from netcl_core.plugins.kinds import SERVING_OPS
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import apply, common_device
-from netcl_core.tape.spans import note_span
 from netcl_core.tape.state import casting_by, thread
 from netcl_core.tape.trace_node import TraceBreak
-from netcl_core.tape.tracing import TracingContext, depends_on_sizes
+from netcl_core.tape.tracing import TracingContext, depends_on_sizes, note_span
 from netcl_core.tensors.arguments import ends_with_inplace, renaming
 from netcl_core.tensors.tensor import Tensor
 

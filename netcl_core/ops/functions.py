@@ -33,7 +33,7 @@ from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
 from netcl_core.plugins.kinds import OP_KINDS, SERVING_OPS
-from netcl_core.plugins.manager import namespace, not_ported, ported
+from netcl_core.plugins.manager import namespace, not_ported, port, ported
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.computations import move
 from netcl_core.tape.function_call import apply_op, set_fields
@@ -43,7 +43,6 @@ from netcl_core.tape.state import apart
 from netcl_core.tape.tape import backward
 from netcl_core.tensors.creation import full_like
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.sharing import dlpack_device, from_buffer, to_dlpack
 from netcl_core.tensors.tensor import Tensor
 
 
@@ -76,6 +75,12 @@ def extremes(x: Tensor) -> Any:
         return np.array([functions[op](x).item() for op in ("amin", "amax")])
 
 
+def without_foreign(who: str, ours: frozenset[str], given: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments, as far as the namespace `port` does not take them out."""
+    known = port()
+    return given if known is None else known.without_foreign(who, ours, given)
+
+
 CORE: Final[dict[str, Callable[..., Any]]] = {
     "backward": backward,
     "astype": astype,
@@ -92,13 +97,17 @@ _INTERNAL: Final[dict[str, Callable[..., Any]]] = {
     "copy in place": copy_in_place,
     "set item": set_item,
     "fields of a node": set_fields,
-    "from buffer": from_buffer,
-    "to dlpack": to_dlpack,
-    "dlpack device": dlpack_device,
     "extremes": extremes,
+    "foreign arguments": without_foreign,
 }
 
 
+#: The same, of the namespace `creation`.
+_CREATION: Final = {
+    "from buffer": "from_buffer",
+    "to dlpack": "to_dlpack",
+    "dlpack device": "dlpack_device",
+}
 #: The same, of ops' parts: what `x[index]` is for slices and ints, by the shortest way.
 _PARTS: Final[dict[str, tuple[str, str]]] = {"pick a view": ("getitem", "basic_getitem")}
 
@@ -117,6 +126,9 @@ def build(name: str) -> Callable[..., Any]:
         return CORE[name]
     if name in _INTERNAL:
         return _INTERNAL[name]
+    if name in _CREATION:
+        function: Callable[..., Any] = getattr(namespace("creation", name), _CREATION[name])
+        return function
     if name in _PARTS:
         return _part(*_PARTS[name])
     registry.load(SERVING_OPS, name)

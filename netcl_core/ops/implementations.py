@@ -6,6 +6,7 @@ a `Space` what may be tried to make it faster; `Saved` is what a backward finds 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,7 @@ from netcl_core.codegen.slots import NO_SLOTS, Slots
 from netcl_core.errors import MutationError, RegistrationError, coded, message
 from netcl_core.hardware import programs
 from netcl_core.hardware.device import Device
-from netcl_core.hardware.programs import Recipe
-from netcl_core.hardware.rewriting import Rewrite
+from netcl_core.hardware.programs import Recipe, Rewrite
 from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.host_calls import HostCall
 from netcl_core.runtime.kernels import Kernels, Spec
@@ -171,12 +171,8 @@ class Space:
     @property
     def combinations(self) -> list[Settings]:
         """All combinations, those that fit no request among them."""
-        combinations: list[dict[str, Any]] = [{}]
-        for name, values in self.choices.items():
-            combinations = [
-                {**combination, name: value} for combination in combinations for value in values
-            ]
-        return [MappingProxyType(combination) for combination in combinations]
+        rows = itertools.product(*self.choices.values())
+        return [MappingProxyType(dict(zip(self.choices, row, strict=True))) for row in rows]
 
     def fault(self, settings: Any) -> str:
         """Why something is no value for each name of the choices; empty: it is."""

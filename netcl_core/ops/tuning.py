@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from netcl_core import config, plugins
 from netcl_core.errors import MissingNamespaceError, PluginError, message
@@ -92,39 +92,19 @@ UNDECIDED: Final = ChosenSettings()
 # -- the seam for tools ----------------------------------------------------------------------
 
 
-class Tunable(Protocol):
-    """A call of an implementation with a space: what a tuner needs of an OperatorCall."""
-
-    @property
-    def device(self) -> Device: ...
-
-    @property
-    def results(self) -> tuple[Spec, ...]: ...
-
-    @property
-    def request(self) -> Request: ...
-
-    @property
-    def implementation(self) -> Implementation: ...
-
-    @property
-    def decided(self) -> ChosenSettings: ...
-
-    def bound_for(self, request: Request, keep: bool) -> Any: ...
-
-
 class Offered(NamedTuple):
     """A call that is about to run; with `keep` it writes what is kept for the gradients, too."""
 
-    call: Tunable
+    call: Any  # an OperatorCall, whose implementation has a space
     inputs: Sequence[Any]
     keep: bool
 
     @property
     def place(self) -> Place:
         """What a record would be for."""
-        assert self.call.decided.place is not None  # there is a space
-        return self.call.decided.place
+        place: Place | None = self.call.decided.place
+        assert place is not None  # there is a space
+        return place
 
 
 #: Tries what an offered call's space has, or notes it; returns whether once was enough.

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from netcl_core.errors import PluginError, message
 from netcl_core.plugins import catalogue, loading, plugin_warnings
-from netcl_core.plugins.hook_calls import ask
+from netcl_core.plugins.hooks import ask
 from netcl_core.plugins.kinds import KINDS
 from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.registry import ambiguous, registry

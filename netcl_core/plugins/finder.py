@@ -21,6 +21,10 @@ from netcl_core.plugins.resolution import canonical
 from netcl_core.plugins.selection import give_prefixes, named_among, switches
 from netcl_core.runtime.market import market_module
 
+_UNVERIFIED: Final = (
+    "NP511: {} is not verified. Install what does: pip install netcl-market. "
+    "Or unset `lock-strict` and `plugins-strict`."
+)
 _DATA: Final = "it is data, which is read with netcl-market: pip install netcl-market"
 
 
@@ -57,14 +61,15 @@ class Finder:
             self._refuse_locks()
         return sorted(plugins, key=lambda each: (canonical(each.distribution), each.name))
 
+    def require_lock(self, path: Path, sha256: str | None, late: bool) -> None:
+        """Insist on a lock file; see `nc.require_lock`. `late`: plugins were looked up before."""
+        raise plugin_error("NP511", _UNVERIFIED.format(path))
+
     def _refuse_locks(self) -> None:
         path = lock_file()
         if path is None and not config.get("lock-strict") and config.get("trust") != "signed":
             return
-        text = (
-            f"NP511: {path or LOCK_FILE} is not verified. Install what does: pip install "
-            "netcl-market. Or unset `lock-strict` and `plugins-strict`."
-        )
+        text = _UNVERIFIED.format(path or LOCK_FILE)
         if lock_is_strict():
             raise plugin_error("NP511", text)
         plugin_warnings.tell([text])

@@ -8,7 +8,8 @@ and is refused: wrappers around the hooks of others, tryfirst and trylast.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, final
@@ -17,7 +18,8 @@ import pluggy
 
 from netcl_core import hookspecs
 from netcl_core.errors import PluginError, message
-from netcl_core.plugins.failures import plugin_error
+from netcl_core.plugins.failures import plugin_error, said
+from netcl_core.plugins.plugin import Plugin
 
 _UNSERVED: Final = ("wrapper", "hookwrapper", "tryfirst", "trylast")
 _manager: Final = pluggy.PluginManager(hookspecs.PROJECT)
@@ -144,3 +146,37 @@ def _wrong_hook(who: str, name: str) -> PluginError:
         hint or "Put @hookimpl above it: from netcl_core import hookimpl",
     )
     return plugin_error("NP302" if known else "NP301", text)
+
+
+# -- asked: whatever a hook does or raises is its plugin's own, and the others go on -------
+
+#: How long a hook may take.
+SECONDS: Final = 10.0
+#: Plugins one of whose hooks did not return: they are asked no more in this process.
+_endless: Final[set[str]] = set()
+
+
+def ask(plugin: Plugin, question: Callable[[], Any], seconds: float = SECONDS) -> tuple[Any, str]:
+    """Call a function of a plugin; returns (its result, "") or (None, the reason for its failure).
+
+    The function runs in a thread of its own. A KeyboardInterrupt that it raises is not mistaken
+    for the user's Ctrl-C. If it does not return in time, the thread is left to itself.
+    """
+    answers: list[tuple[Any, str]] = []
+
+    def run() -> None:
+        try:
+            answers.append((question(), ""))
+        except BaseException as error:
+            answers.append((None, said(error)))
+
+    late = f"it did not return within {seconds:g} s"
+    if plugin.key in _endless:
+        return None, late
+    thread = threading.Thread(target=run, name=f"netcl asks {plugin.id}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if answers:
+        return answers[0]
+    _endless.add(plugin.key)
+    return None, late

@@ -6,7 +6,7 @@ import importlib
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final, Protocol, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from netcl_core.plugins.kinds import OP_KINDS
 
@@ -15,13 +15,8 @@ from netcl_core.plugins.kinds import OP_KINDS
 Need: TypeAlias = tuple[tuple[str, ...] | None, str]
 _FIRST: Final[Need] = (), ""
 _LOADER: Final = "netcl_core.plugins.loading"
-
-
-class Loader(Protocol):
-    """What loads plugins."""
-
-    def __call__(self, kinds: tuple[str, ...] | None, name: str) -> None:
-        """Load whoever may meet a need; that without a kind comes before all others."""
+#: Loads whoever may meet a need; that without a kind comes before all others.
+Loader: TypeAlias = Callable[[tuple[str, ...] | None, str], None]
 
 
 def load_needed(kinds: tuple[str, ...] | None, name: str) -> None:

@@ -7,9 +7,10 @@ not at all; one that fails is quarantined with its reason, and all others go on.
 
 from __future__ import annotations
 
+import re
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,9 +23,9 @@ from netcl_core.plugins.failures import UNREAD, code_of, plugin_error, said
 from netcl_core.plugins.finder import Finder, finder
 from netcl_core.plugins.importing import import_object, traced, watched
 from netcl_core.plugins.kinds import DECLARED, KINDS, SHORT_ROAD, registrar
-from netcl_core.plugins.order import in_order
 from netcl_core.plugins.plugin import PRIMITIVES, Plugin
 from netcl_core.plugins.registry import Transaction, registry
+from netcl_core.plugins.resolution import canonical
 from netcl_core.plugins.selection import shared_names
 from netcl_core.runtime.recording import uncaptured
 from netcl_core.runtime.rendering import add_prefix, promise_prefixes, share_prefixes
@@ -367,3 +368,40 @@ def implementing(
             plugin_hook = hooks.hook_of(plugin.implementations, hook)
             if plugin_hook is not None:
                 yield plugin, plugin_hook
+
+
+# -- the order: each plugin after those that its distribution depends on -------------------
+
+_NEEDED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?!.*;.*\bextra\b)")
+
+
+def in_order(plugins: Sequence[Plugin]) -> list[Plugin]:
+    """The same plugins by `Requires-Dist`; those that nothing orders stay as they are.
+
+    Of distributions that depend on each other, the first comes last.
+    """
+    of: dict[str, list[Plugin]] = {}
+    for plugin in plugins:
+        of.setdefault(canonical(plugin.distribution), []).append(plugin)
+    ordered: list[Plugin] = []
+    seen: set[str] = set()
+    for name in of:
+        path = [(name, _needed(of[name]))] if name not in seen else []
+        while path:  # no recursion: a chain of dependencies may be of any length
+            current, needed = path[-1]
+            seen.add(current)
+            following = next((other for other in needed if other in of and other not in seen), None)
+            if following is None:
+                path.pop()
+                ordered += of[current]
+            else:
+                path.append((following, _needed(of[following])))
+    return ordered
+
+
+def _needed(plugins: Sequence[Plugin]) -> Iterator[str]:
+    """The canonical names of what a distribution depends on, without those of its extras."""
+    for text in plugins[0].source.requires if plugins[0].source is not None else ():
+        match = _NEEDED.match(text)
+        if match is not None:
+            yield canonical(match[1])

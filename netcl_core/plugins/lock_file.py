@@ -5,76 +5,28 @@ from __future__ import annotations
 import errno
 import functools
 import json
-import re
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from netcl_core import config
-from netcl_core.errors import message
-from netcl_core.plugins.failures import plugin_error
 
 LOCK_FILE: Final = "netcl.lock"
-_SHA256: Final = re.compile("[0-9a-fA-F]{64}")
 
 
-class _Required(NamedTuple):
-    """The lock file that the program insists on, and the digest that it has to have."""
-
-    path: Path
-    sha256: str
+#: The lock file that the program insists on, if it does; the market, which reads it, notes it here.
+required_locks: Final[list[Path]] = []
 
 
-_required: Final[list[_Required]] = []
-
-
-def require(path: Path, sha256: str | None, late: bool) -> None:
-    """Insist on a lock file; see `nc.require_lock`."""
-    if sha256 is not None and not _SHA256.fullmatch(sha256):
-        raise _unmet(path, f"sha256={sha256!r}", "64 hexadecimal digits")
-    required = _Required(path, (sha256 or "").lower())
-    if required not in _required:
-        if _required:
-            raise _unmet(path, f"{_required[0].path} is required already", "one lock file")
-        if late:
-            raise _unmet(path, "plugins have been looked up already", "the call before any op")
-    before, _required[:] = [*_required], [required]
-    try:
-        read_lock(path)
-    except BaseException:
-        _required[:] = before
-        raise
-
-
-def read_lock(path: Path) -> bytes:
-    """The content of a lock file; raises PluginError NP513 if it is not the required one."""
-    held = next((required for required in _required if required.path == path), None)
-    if held is None:
-        return _content(path)
-    try:
-        data = _content(path)
-    except OSError as error:
-        raise _unmet(path, error.strerror or type(error).__name__, "a lock file") from error
-    import hashlib  # brings OpenSSL, which most processes do without
-
-    digest = hashlib.sha256(data).hexdigest()
-    if held.sha256 not in ("", digest):
-        raise _unmet(path, f"its sha256 is {digest}", held.sha256)
-    return data
-
-
-def _content(path: Path) -> bytes:
-    if path.is_char_device() or path.is_fifo():  # which may never end
+def content_of(path: Path) -> bytes:
+    """What a lock file holds; raises OSError for a device or a pipe, which may never end."""
+    if path.is_char_device() or path.is_fifo():
         raise OSError(errno.EINVAL, "it is a device or a pipe")
     return path.read_bytes()
 
 
-def _unmet(path: Path, given: str, expected: str) -> Exception:
-    return plugin_error("NP513", message(f"nc.require_lock({str(path)!r})", given, expected))
-
-
 def lock_is_strict() -> bool:
     """Whether nothing may change what the lock file says: by a setting, the program or the file."""
-    if _required or config.get("lock-strict") or config.get("plugins-strict"):
+    if required_locks or config.get("lock-strict") or config.get("plugins-strict"):
         return True
     if config.get("trust") == "signed":
         return True
@@ -89,8 +41,8 @@ def lock_file() -> Path | None:
     `netcl.lock` in or above the working directory, else the nearest.
     A file that the setting names need not exist.
     """
-    if _required:
-        return _required[0].path
+    if required_locks:
+        return required_locks[0]
     if switched_off():
         return None
     given: str | None = config.get("lock")
@@ -131,7 +83,7 @@ def _says_strict(path: Path) -> bool:
 @functools.lru_cache(maxsize=64)
 def _strict(path: Path, stamp: tuple[int, ...]) -> bool:
     try:
-        table = json.loads(_content(path))
+        table = json.loads(content_of(path))
     except (OSError, ValueError, RecursionError):  # whoever reads all of it says so
         return False
     return isinstance(table, dict) and table.get("strict") is True

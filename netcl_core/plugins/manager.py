@@ -22,8 +22,7 @@ from netcl_core.errors import (
 from netcl_core.plugins import loading
 from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.plugins.finder import finder, unlocked
-from netcl_core.plugins.hook_calls import ask
-from netcl_core.plugins.lock_file import require
+from netcl_core.plugins.hooks import ask
 from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.rendering import add_prefix
@@ -70,7 +69,7 @@ def require_lock(path: str | Path, sha256: str | None = None) -> None:
     Raises PluginError NP513 if the file is not there or has another digest, if `sha256` is none,
     and where another file is required or plugins have been looked up already.
     """
-    require(Path(path).resolve(), sha256, registry.demand.begun)
+    finder().require_lock(Path(path).resolve(), sha256, registry.demand.begun)
 
 
 def namespace(name: str, who: str = "") -> ModuleType:

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from netcl_core.plugins.loading import rehearse as rehearse
     from netcl_core.plugins.loading import withdraw as withdraw
     from netcl_core.plugins.lock_file import LOCK_FILE as LOCK_FILE
+    from netcl_core.plugins.lock_file import content_of as content_of
     from netcl_core.plugins.lock_file import lock_file as lock_file
     from netcl_core.plugins.lock_file import lock_is_strict as lock_is_strict
     from netcl_core.plugins.lock_file import nearest_lock_file as nearest_lock_file
-    from netcl_core.plugins.lock_file import read_lock as read_lock
+    from netcl_core.plugins.lock_file import required_locks as required_locks
     from netcl_core.plugins.lock_file import switched_off as switched_off
-    from netcl_core.plugins.names import reserved as reserved
     from netcl_core.plugins.namespace_import import NamespaceFinder as NamespaceFinder
     from netcl_core.plugins.plugin import CORE_PREFIX as CORE_PREFIX
     from netcl_core.plugins.plugin import MANIFEST as MANIFEST
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from netcl_core.plugins.registry import USER_PRIORITY as USER_PRIORITY
     from netcl_core.plugins.registry import Row as Row
     from netcl_core.plugins.registry import registry as registry
+    from netcl_core.plugins.registry import reserved as reserved
     from netcl_core.plugins.registry import winner_of as winner_of
     from netcl_core.plugins.resolution import Choice as Choice
     from netcl_core.plugins.resolution import Decision as Decision
@@ -81,12 +82,12 @@ _NAMES: Final = {
     "plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",
     "plugins.loading": "implementing known load_installed rehearse withdraw",
     "plugins.lock_file": (
-        "LOCK_FILE lock_file lock_is_strict nearest_lock_file read_lock switched_off"
+        "LOCK_FILE content_of lock_file lock_is_strict nearest_lock_file required_locks "
+        "switched_off"
     ),
-    "plugins.names": "reserved",
     "plugins.namespace_import": "NamespaceFinder",
     "plugins.plugin": "CORE_PREFIX MANIFEST PLUGINS PRIMITIVES Plugin",
-    "plugins.registry": "USER USER_PRIORITY Row registry winner_of",
+    "plugins.registry": "USER USER_PRIORITY Row registry reserved winner_of",
     "plugins.resolution": "Choice Decision Offer canonical decide",
     "plugins.selection": "give_prefixes is_meant meant named_among switches",
 }

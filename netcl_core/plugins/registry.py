@@ -10,6 +10,10 @@ a provider's rows appear or none does.
 
 from __future__ import annotations
 
+import functools
+import importlib
+import keyword
+import pkgutil
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,8 +23,42 @@ from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, messag
 from netcl_core.hardware import forks
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SERVING_OPS, fetch
 from netcl_core.plugins.lazy_loading import Demand, Loader, load_needed
-from netcl_core.plugins.names import check_name, check_priority
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
+
+# -- the names that a record may have, and its priority ------------------------------------
+
+
+@functools.cache
+def reserved(face: str) -> frozenset[str]:
+    """The names that a face has itself: nothing that a plugin brings can be called so."""
+    module = importlib.import_module(face)
+    submodules = (each.name for each in pkgutil.iter_modules(module.__path__))
+    return frozenset({"OWN_NAMES", *module.OWN_NAMES, *module.__all__, *submodules})
+
+
+def check_name(provider: str, kind: str, name: Any, *, public: bool) -> None:
+    """Raise RegistrationError for a name that a record of a kind cannot have."""
+    row = KINDS[kind]
+    joined = not row.face and not row.serves  # it is looked up by text alone: `fp16-storage`
+    plain = name.replace("-", "_") if joined and isinstance(name, str) else name
+    if not isinstance(plain, str) or not plain.isidentifier() or keyword.iskeyword(plain):
+        text = message(provider, f"the {kind} name {name!r} is no identifier", "a name")
+        raise coded("NP306", RegistrationError(text))
+    face = row.face if public else ""
+    if face and (name.startswith("_") or name in reserved(face)):
+        own = "begins with an underscore" if name.startswith("_") else "is the core's own"
+        given = f"the {kind} name {name!r}: {face}.{name} {own}"
+        text = message(provider, given, "a name that is free", "Choose another name")
+        raise coded("NP312", RegistrationError(text))
+
+
+def check_priority(provider: str, name: str, *given: Any) -> None:
+    """Raise RegistrationError for a priority that cannot be compared with all others."""
+    for priority in given:
+        if type(priority) is not int:
+            text = message(provider, f"{name!r} with the priority {priority!r:.60}", "an integer")
+            raise coded("NP315", RegistrationError(text))
+
 
 #: Who provides what was registered by hand; it wins over installed plugins.
 USER: Final = "user"

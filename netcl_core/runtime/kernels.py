@@ -19,8 +19,7 @@ from netcl_core.cache import Memo
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
 from netcl_core.hardware.device import Device
-from netcl_core.hardware.programs import Recipe, SharedKernel, shared_kernel
-from netcl_core.hardware.rewriting import Rewrite
+from netcl_core.hardware.programs import Recipe, Rewrite, SharedKernel, shared_kernel
 from netcl_core.runtime import rendering
 from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.memory import memory_of

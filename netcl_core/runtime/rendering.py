@@ -1,4 +1,4 @@
-"""Templates: the Jinja environment, one prefix per plugin, and rendering.
+"""Templates: the Jinja environment, one prefix per plugin, rendering, and its errors.
 
 `core/...` is the core's own folder, `<prefix>/...` a plugin's. Undefined names
 are errors, so a misspelt variable never becomes an empty kernel. All of it happens in a sandbox.
@@ -10,7 +10,8 @@ import marshal
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
@@ -18,20 +19,52 @@ from typing import Any, Final, final
 
 import jinja2
 from jinja2.bccache import Bucket
+from jinja2.exceptions import SecurityError
 from jinja2.loaders import split_template_path
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from netcl_core import cache, config
 from netcl_core.cache import Memo
-from netcl_core.errors import NetclError, TemplateError, message
+from netcl_core.errors import NetclError, TemplateError, coded, message
 from netcl_core.runtime.market import market_module
-from netcl_core.runtime.prefixes import Prefixes
-from netcl_core.runtime.template_errors import failed, not_found, own, sharers
 from netcl_core.version import VERSION
 
-_prefixes: Final[Prefixes[jinja2.BaseLoader]] = Prefixes(
-    core=jinja2.FileSystemLoader(config.templates())
-)
+# -- where templates lie; those of plugins are looked for when one is needed ---------------
+
+
+@final
+class Prefixes(dict[str, jinja2.BaseLoader]):
+    """Loaders by prefix.
+
+    Attributes:
+        promised: What enters a prefix that is not there yet, once somebody looks it up.
+    """
+
+    def __init__(self, **loaders: jinja2.BaseLoader) -> None:
+        super().__init__(loaders)
+        self.promised: dict[str, Callable[[], None]] = {}
+
+    def __missing__(self, prefix: str) -> jinja2.BaseLoader:
+        enter = self.promised.get(prefix)
+        if enter is not None:
+            enter()  # which other threads wait for as well
+        if prefix not in self:
+            raise KeyError(prefix)
+        return self[prefix]
+
+    def found(self, prefix: str) -> jinja2.BaseLoader | None:
+        """The loader of a prefix; None if there is none."""
+        try:
+            return self[prefix]
+        except KeyError:
+            return None
+
+    def names(self) -> list[str]:
+        """Every prefix that is there or promised, sorted."""
+        return sorted({*self, *self.promised})
+
+
+_prefixes: Final[Prefixes] = Prefixes(core=jinja2.FileSystemLoader(config.templates()))
 #: The functions that a kernel may call without saying so: the macros that take a width.
 _FUNCTIONS: Final = "core/kernels/functions.cl.j2"
 _lock: Final = threading.RLock()
@@ -267,3 +300,79 @@ def rendered_macro(name: str, macro: Callable[..., Any]) -> Callable[..., str]:
                 environment().handle_exception()
 
     return call
+
+
+# -- errors: whose a template is, where in it, and what is to be done ----------------------
+
+#: The distributions that the prefixes of plugins belong to.
+_owners: Final[dict[str, str]] = {}
+#: Prefixes that several have a claim to, and nobody has: what each of them has instead.
+sharers: Final[dict[str, tuple[str, ...]]] = {}
+
+
+def own(prefix: str, distribution: str) -> None:
+    """Note whose templates a prefix leads to."""
+    _owners[prefix] = distribution
+
+
+def _who(name: str) -> str:
+    """A template as errors name it: with the distribution that it belongs to."""
+    owner = _owners.get(name.partition("/")[0])
+    return f"template {name!r}" + (f" of {owner}" if owner else "")
+
+
+def not_found(name: str, error: jinja2.TemplateNotFound, prefixes: Iterable[str]) -> TemplateError:
+    """The error for a template that is not there, or whose prefix several plugins claim."""
+    known = sorted(prefixes)
+    prefix, _, file = name.partition("/")
+    if prefix in sharers and prefix not in known:
+        text = message(
+            f"template {name!r}",
+            f"{' and '.join(sharers[prefix])} both claim the prefix {prefix!r}",
+            "one plugin of that name",
+            f"Disable or uninstall one of them. For their authors: {sharers[prefix][0]}/{file} is "
+            "found in any case",
+        )
+        return coded("NP113", TemplateError(text))
+    text = message(
+        f"template {name!r}",
+        f"{error.name} was not found",
+        f"a file below one of the prefixes {', '.join(known)}",
+        "A plugin's prefix is the name of its entry point",
+    )
+    return coded("NP309", TemplateError(text))
+
+
+def failed(name: str, error: BaseException, path: Path) -> TemplateError:
+    """The error of a template that could not be read or rendered, with the line."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        given = f"line {error.lineno}: {error.message}"
+        return TemplateError(message(_who(name), given, "valid Jinja"))
+    place = _place(error, path)
+    if isinstance(error, SecurityError):
+        text = message(_who(name), f"{place}{error}", "a template that keeps to what it is given")
+        return coded("NP316", TemplateError(text))
+    endless = isinstance(error, (RecursionError, OverflowError, MemoryError))
+    if endless or getattr(error, "code", "") == "NP317":
+        expected = "a template that ends, with a kernel's size"
+        text = message(_who(name), f"{place}{error}", expected)
+        return coded("NP317", TemplateError(text))
+    if not isinstance(error, jinja2.TemplateError):
+        given = f"{place}{type(error).__name__}: {error}"
+        return TemplateError(message(_who(name), given, "a template that renders"))
+    return TemplateError(message(_who(name), f"{place}{error}", "every variable defined"))
+
+
+def _place(error: BaseException, path: Path) -> str:
+    """Where a template failed: its own line, and that of another one if it was in there."""
+    line = getattr(error, "line", None)  # of what is refused where a template is read
+    if line is not None:
+        read = Path(getattr(error, "path", ""))
+        return f"line {line}{'' if read == path else f' of {read.name}'}: "
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if frame.filename.endswith(".j2")]  # as Jinja names them
+    own = [frame for frame in inside if Path(frame.filename) == path]
+    where = f"line {own[-1].lineno}: " if own else ""
+    if inside and inside[-1] not in own:
+        where += f"line {inside[-1].lineno} of {Path(inside[-1].filename).name}: "
+    return where

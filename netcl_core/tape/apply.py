@@ -181,7 +181,7 @@ def apply(
         user_frame(),
         first,
     )
-    if (state.anomaly or process.anomaly)[0]:
+    if process.anomaly if state.anomaly is None else state.anomaly:
         node.creation_trace = user_stack()
     if tape.implicit:
         node.tape = tape

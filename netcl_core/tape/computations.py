@@ -6,23 +6,18 @@ recorded; `recorded_gradients.py` computes the same so that it is.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final
 
-from netcl_core.codegen.gradient_region import ADDED, SAME
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan, allocate_results, offsets_of, plan, views_of
-from netcl_core.codegen.reduction import SUM, reduction_kernels
-from netcl_core.codegen.reduction_numpy import tree_sum
-from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
+from netcl_core.codegen.region import ADDED, SAME, PrimitiveStep, Ref, Region, Signature
 from netcl_core.codegen.strided_copy import COPY
 from netcl_core.dtypes import DTYPES
 from netcl_core.hardware.device import Device
+from netcl_core.plugins.registry import registry
 from netcl_core.runtime.geometry import Geometry, dense
-from netcl_core.runtime.kernels import Bound, Spec
-from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.storage import copy_elements
 from netcl_core.tensors.tensor import Tensor
@@ -90,10 +85,10 @@ def axis_apart(geometry: Geometry) -> int:
     )
 
 
-def picked(geometry: Geometry, axis: int, place: int) -> Geometry:
-    """A geometry at one place of an axis, which keeps size 1."""
+def picked(geometry: Geometry, axis: int, place: int, size: int = 1) -> Geometry:
+    """A geometry from one place of an axis on, of which so many elements stay."""
     offset = geometry.offset + place * geometry.strides[axis]
-    shape = (*geometry.shape[:axis], 1, *geometry.shape[axis + 1 :])
+    shape = (*geometry.shape[:axis], size, *geometry.shape[axis + 1 :])
     return geometry._replace(shape=shape, offset=offset)
 
 
@@ -132,11 +127,13 @@ def move(tensor: Tensor, device: Device) -> Tensor:
     return Tensor.from_host(tensor.to_host(), device)
 
 
-@lru_cache(maxsize=4096)
-def _sum_kernel(device: Device, shape: Shape, axes: tuple[int, ...], dtype: str) -> Bound:
-    out = tuple(size for axis, size in enumerate(shape) if axis not in axes)
-    inputs, outputs = (Spec(shape, dtype),), (Spec(out, dtype),)
-    return Bound(device, reduction_kernels(SUM, device, inputs[0], axes, dtype), inputs, outputs)
+@lru_cache(maxsize=1)
+def _reductions() -> Any:
+    """The namespace `reductions`, which sums in one or two launches; None: nobody brings it."""
+    return registry.space("reductions")
+
+
+registry.on_change(_reductions.cache_clear)
 
 
 def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
@@ -149,19 +146,21 @@ def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
         for axis, size in enumerate(gradient.shape)
         if axis < lead or (shape[axis - lead] == 1 and size != 1)
     )
-    dtype, device = gradient.dtype, gradient.device
     if not gradient.size:
-        return Tensor.full(shape, 0, dtype, device)
-    stream = stream_of(device)
-    buffer = stream.allocate(math.prod(shape), DTYPES[dtype])
-    if not device.has_kernels:
-        forms = [(gradient.shape, dtype), (shape, dtype)]
-        stream.host_call(partial(_sum_on_host, axes), [gradient.buffer], [buffer], forms)
-    else:
-        _sum_kernel(device, gradient.shape, axes, dtype)((gradient.buffer,), (buffer,))
-    return Tensor(buffer, shape, dtype, device)
+        return Tensor.full(shape, 0, gradient.dtype, gradient.device)
+    reductions = _reductions()
+    sums = _halved if reductions is None else reductions.sums
+    return Tensor(sums(gradient, axes), shape, gradient.dtype, gradient.device)
 
 
-def _sum_on_host(axes: tuple[int, ...], arrays: Sequence[Any], target: Any) -> None:
-    (wide,) = arrays
-    target[...] = tree_sum(wide, axes, DTYPES[wide.dtype.name].wide).reshape(target.shape)
+def _halved(x: Tensor, axes: Sequence[int]) -> Any:
+    """The buffer of the sums over axes: a half is added to the other until one element is left."""
+    total = convert(x, DTYPES[x.dtype].wide)
+    total = total.duplicate() if total is x else total
+    for axis in axes:
+        while (size := total.shape[axis]) > 1:
+            whole, rear = total.geometry or dense(total.shape), size // 2
+            front, back = (picked(whole, axis, i, rear) for i in (0, size - rear))
+            accumulate(total.viewed(front), total.viewed(back), in_place=True)
+            total = total.viewed(picked(whole, axis, 0, size - rear))
+    return convert(total.duplicate(), x.dtype).buffer

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import linecache
 from types import CodeType
+from typing import Any
+
+from netcl_core.errors import AnomalyError, message
 
 
 def line_of(frame: tuple[CodeType, int]) -> tuple[str, int]:
@@ -20,3 +23,15 @@ def describe_frame(frame: tuple[CodeType, int] | None) -> str:
     file, line = line_of(frame)
     text = linecache.getline(file, line).strip()
     return f"{file}:{line}, in {frame[0].co_name}" + (f": {text}" if text else "")
+
+
+def trace_of(node: Any) -> str:
+    """The stack that made a node, if it was kept, for the end of an error."""
+    trace = node.creation_trace
+    return "\nCreation trace:\n" + "".join(trace) if trace else ""
+
+
+def anomaly(node: Any, given: str, expected: str) -> AnomalyError:
+    """The error of a node with a wrong gradient: what was given, and what was expected of it."""
+    text = message(f"backward of {node.op_name}", given, expected, f"Made at {node.made_at}")
+    return AnomalyError(text + trace_of(node))

@@ -1,16 +1,12 @@
-"""Grad mode and anomaly mode: what is recorded and what is checked, per process and thread."""
+"""Grad mode, per process and thread: what is recorded; and what watches backward passes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, final
+from typing import Any, final
 
-from netcl_core import plugins
 from netcl_core.tape.held import held
 from netcl_core.tape.state import Entries, process, thread
-
-#: The namespace whose `Sample()` checks some nodes: `(node, upstream, gradients)`.
-NUMERICS: Final = "numerics"
 
 
 def is_grad_enabled() -> bool:
@@ -113,73 +109,6 @@ class enable_grad(_GradOverride):  # noqa: N801 - the name that users know
     mode = True
 
 
-#: Whether gradients are checked for NaN and infinity; who holds them against finite differences.
-AnomalyMode: TypeAlias = tuple[bool, Callable[..., None] | None]
-
-
-def anomaly_mode() -> AnomalyMode:
-    """What is checked in this thread."""
-    return thread.anomaly or process.anomaly
-
-
-def _anomaly_mode(who: str, enable: bool, check_numerics: bool) -> AnomalyMode:
-    if not (enable and check_numerics):
-        return bool(enable), None
-    return True, plugins.namespace(NUMERICS, f"{who}(check_numerics=True)").Sample()
-
-
-def set_detect_anomaly(enable: bool, check_numerics: bool = False) -> None:
-    """Switch anomaly detection of the whole process on or off; see `detect_anomaly`.
-
-    >>> ag.set_detect_anomaly(True)
-    >>> ag.set_detect_anomaly(False)
-
-    Args:
-        enable: Whether it is on.
-        check_numerics: Whether gradients are compared with finite differences too.
-    """
-    process.anomaly = _anomaly_mode("set_detect_anomaly", enable, check_numerics)
-
-
-@final
-class detect_anomaly:  # noqa: N801 - the name that users know
-    """Check every gradient of this thread's backward passes.
-
-    >>> x = ag.tensor([0.0], requires_grad=True)
-    >>> with ag.detect_anomaly():
-    ...     ag.sqrt(x).backward()
-    Traceback (most recent call last):
-    netcl_core.errors.AnomalyError: backward of sqrt: ...
-
-    A NaN or infinite gradient raises AnomalyError, which names the op and shows
-    the user's line that called it. With `check_numerics=True` the gradients of each op are also
-    held against finite differences of its forward in float64 on the host, by the plugin that
-    has the namespace `numerics`; docs/errors.md says what that sees and costs. What a block gives,
-    `with ag.detect_anomaly(check_numerics=True) as check:`, prints how many it compared. A plain
-    call, `ag.detect_anomaly(True)`, holds for this thread until `ag.detect_anomaly(False)`.
-
-    Raises MissingNamespaceError for `check_numerics` where no plugin has it.
-
-    Args:
-        enable: Whether it is on.
-    """
-
-    def __init__(self, enable: bool | None = None, check_numerics: bool = False) -> None:
-        self._mode = _anomaly_mode("detect_anomaly", enable is not False, check_numerics)
-        self._outer = Entries()
-        self._called: list[Any] = []
-        if enable is not None:  # it holds at once, until the first block ends
-            self._called.append(thread.anomaly)
-            thread.anomaly = self._mode if enable else None
-
-    def __repr__(self) -> str:
-        sample = self._mode[1]
-        return "<detect_anomaly>" if sample is None else repr(sample)
-
-    def __enter__(self) -> detect_anomaly:
-        self._outer.push(self._called.pop() if self._called else thread.anomaly)
-        thread.anomaly = self._mode
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        thread.anomaly = self._outer.restored(thread.anomaly)
+def anomaly_mode() -> Any:
+    """What watches the backward passes of this thread; false: nothing does."""
+    return process.anomaly if thread.anomaly is None else thread.anomaly

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
+from netcl_core import plugins
 from netcl_core.codegen.generation import Needs
-from netcl_core.codegen.gradient_region import GradientRegion, gradient_region
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan, offsets_of, views_of
 from netcl_core.codegen.region import Signature
@@ -51,7 +51,7 @@ class RegionCall(PlainCall):
         self._dtype = plan.results[0]
         self._name = self._dtype.name
         self._stream = own_stream(plan.device)
-        self._of_gradients: dict[tuple[Needs, Needs], tuple[GradientRegion, RegionCall | None]] = {}
+        self._of_gradients: dict[tuple[Needs, Needs], tuple[Any, RegionCall | None]] = {}
         self._direct: Any = None
         self._views: dict[Any, tuple[Launch | None, list[bytes]]] = {}
         self._packed: Callable[[Sequence[Any]], Sequence[bytes]]
@@ -144,14 +144,13 @@ class RegionCall(PlainCall):
             for part, x in zip(gradients, node.inputs, strict=True)
         ]
 
-    def _gradients_call(
-        self, needs: Needs, given: Needs
-    ) -> tuple[GradientRegion, RegionCall | None]:
+    def _gradients_call(self, needs: Needs, given: Needs) -> tuple[Any, RegionCall | None]:
         """The region of the gradients and its call; None: there is nothing to compute."""
         known = self._of_gradients.get((needs, given))
         if known is None:
             plan, types = self.plan, self.plan.types
-            backward = gradient_region(plan.region, types, needs, given)
+            fusion = plugins.namespace("fusion", f"create_graph=True through {self.name}")
+            backward = fusion.gradient_region(plan.region, types, needs, given)
             pairs = zip(types.outputs, given, strict=True)
             upstream = [(plan.shape, dtype) for dtype, is_given in pairs if is_given]
             tensors = (*plan.signature.tensors, *upstream)

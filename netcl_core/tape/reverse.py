@@ -11,12 +11,13 @@ from __future__ import annotations
 import heapq
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import ArgumentError, GradientError, MutationError, message
 from netcl_core.runtime.recording import captures, note_gradient, on_replay
-from netcl_core.tape import anomaly, hooks
+from netcl_core.tape import hooks
 from netcl_core.tape.computations import accumulate, convert
 from netcl_core.tape.gradients import PLAIN, Added, Arithmetic, Placed, refuse_unrecorded, whole
 from netcl_core.tape.modes import anomaly_mode
@@ -276,10 +277,8 @@ def run_backward(
     if targets is None and ending is None:
         thread.ending = []
     try:
-        if anomaly_mode()[0]:
-            with anomaly.watched(walk.nodes()):
-                walk.run(roots, seeds)
-        else:
+        watch = anomaly_mode()
+        with watch.around(walk.nodes()) if watch else nullcontext():
             walk.run(roots, seeds)
         if targets is None:
             for leaf, gradient in walk.leaves:
@@ -366,11 +365,6 @@ def _gradients(
                 )
             )
     values = sums.gradients(node, grads, needs, held)
-    check, numerics = anomaly_mode()
-    if check or numerics is not None:
-        seen = [None if part is None else whole(part) for part in values]
-        if check:
-            anomaly.check_finite(node, seen)
-        if numerics is not None:
-            numerics(node, grads, seen)
+    if watch := anomaly_mode():
+        watch.check(node, grads, [None if part is None else whole(part) for part in values])
     return values

@@ -20,7 +20,8 @@ class ThreadState(threading.local):
 
     Attributes:
         grad: The override of the process's grad mode; None: as the process.
-        anomaly: The override of the process's anomaly mode (see `modes`); None: as the process.
+        anomaly: What watches backward passes: all in `around(nodes)`, and each call's gradients by
+            `check(node, grads, gradients)`. False: nothing does; None: as in the process.
         tape: The current tape; None until the thread's implicit tape is made.
         implicit: The thread's implicit tape; None until it is needed.
         differentiated: The op whose gradient is being recorded; None: none is.
@@ -33,7 +34,7 @@ class ThreadState(threading.local):
     """
 
     grad: bool | None = None
-    anomaly: tuple[bool, Any] | None = None
+    anomaly: Any = None
     tape: Any = None
     implicit: Any = None
     differentiated: str | None = None
@@ -56,7 +57,7 @@ class ProcessState:
 
     def __init__(self) -> None:
         self.grad = True
-        self.anomaly: tuple[bool, Any] = (False, None)
+        self.anomaly: Any = False
 
 
 @final

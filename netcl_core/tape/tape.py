@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, final
 
 from netcl_core import plugins
@@ -181,3 +183,20 @@ def backward(loss: Any, grad: Any = None, retain_graph: bool = False) -> None:
         MutationError: a tensor that a gradient needs was changed in place.
     """
     get_current_tape().backward(loss, grad, retain_graph)
+
+
+@contextmanager
+def debug_tape(tape: Tape | None = None) -> Iterator[Tape]:
+    """Yield `tape` (default: the current one), recording on it inside the block.
+
+    >>> with ag.debug_tape(ag.Tape()) as tape:
+    ...     y = ag.tensor([1.0], requires_grad=True) + 1
+    >>> tape.nodes[0].op_name
+    'add'
+    """
+    chosen = get_current_tape() if tape is None else tape
+    if chosen is get_current_tape():
+        yield chosen
+    else:
+        with chosen:
+            yield chosen

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, TypeVar, cast, final
 from weakref import WeakValueDictionary
@@ -368,3 +369,46 @@ def _drawn_by(generator: Any, device: Device) -> Tensor:
     if thread.tracer is not None:
         thread.tracer.interrupt("generator=", "it draws anew at each call")
     return randomness.random_state(device, generator)
+
+
+# -- spans: which nodes one call of an op that is made of others has made ------------------
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Span:
+    """A call of an op that is made of others, in a trace: those are the nodes.
+
+    Attributes:
+        op: The op's name.
+        operands: Its tensors, in the order of its parameters; None for an absent one.
+        attrs: All its other arguments, by name.
+        first: The number of the first node that may be its own.
+        results: Its results.
+        cut: Whether no gradient flows back through it.
+    """
+
+    op: str
+    operands: tuple[TraceNode | None, ...]
+    attrs: Mapping[str, Any]
+    first: int
+    results: tuple[TraceNode, ...]
+    cut: bool
+
+
+def note_span(
+    context: TracingContext,
+    op: str,
+    operands: Sequence[Any],
+    attrs: Mapping[str, Any],
+    first: int,
+    result: Any,
+) -> None:
+    """Note a call in its trace, unless it takes host data or gives what is no tensor."""
+    known = [None if x is None else context.known(x) for x in operands]
+    if any(x is not None and node is None for x, node in zip(operands, known, strict=True)):
+        return
+    values = result if isinstance(result, tuple) else (result,)
+    results = tuple([node for node in map(context.known, values) if node is not None])
+    if len(results) == len(values):
+        context.spans.append(Span(op, tuple(known), attrs, first, results, context.cuts))

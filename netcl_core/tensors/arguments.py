@@ -1,6 +1,4 @@
-"""Names of arguments, for all functions alike: NumPy's and PyTorch's further ones, those of
-PyTorch's that have no meaning here, and those that are refused, each with what to do instead.
-"""
+"""Names of arguments, for all functions alike: NumPy's and PyTorch's further ones."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
 from netcl_core.errors import ArgumentError, message
+from netcl_core.tensors.functions import functions
 
 #: What a caller may say -> what the parameter may be called.
 _NAMES: Final = {
@@ -43,43 +42,6 @@ INPLACE_LAST: Final = frozenset(
      "feature_alpha_dropout", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu",
      "relu6", "rrelu", "selu", "silu", "threshold"}
 )  # fmt: skip
-#: Hints on how to compute or where to keep something, none of which change a result here.
-IGNORED: Final = frozenset(
-    {
-        "_stacklevel",
-        "capturable",
-        "cudnn_enable",
-        "cudnn_enabled",
-        "foreach",
-        "force",
-        "fused",
-        "implicit",
-        "in_order",
-        "layout",
-        "memory_format",
-        "multiprocessing_context",
-        "non_blocking",
-        "only_inputs",
-        "output_size",
-        "pin_memory",
-        "pin_memory_device",
-        "prefetch_factor",
-        "sparse",
-        "sparse_grad",
-    }
-)
-#: What is refused unless it is None or False -> what to do instead.
-REFUSED: Final = {
-    "create_graph": "Use ag.grad(outputs, inputs, create_graph=True)",
-    "differentiable": "Steps of optimizers are not recorded; write the update with ops",
-    "generator": "nc.manual_seed(n) makes random numbers repeatable",
-    "is_grads_batched": "Call ag.grad once for each",
-    "names": "Dimensions have numbers and no names: use x.shape and positions",
-    "orig_func": "Use it as a decorator or in a with statement",
-    "out": "Assign the result, or copy it with out.copy_(result)",
-    "out_dtype": "Convert the result with x.astype(dtype)",
-    "scale_grad_by_freq": "Gradients of rows are sums; divide them by counts of your own",
-}
 #: Keyword arguments under the names of a function's parameters.
 Renaming: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,39 +91,17 @@ def renaming(who: str, parameters: Mapping[str, Any] | tuple[str, ...]) -> Renam
             twice = next(name for name in given if known.get(name, name) in {*given} - {name})
             text = f"{twice} and {known.get(twice, twice)} were given"
             raise ArgumentError(message(who, text, "one of them"))
-        return named if ours.issuperset(named) else _settled(who, ours, named)
+        return without_foreign(who, ours, named)
 
     return renamed
 
 
-def _settled(who: str, ours: frozenset[str], given: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments without those of PyTorch's that have no meaning here."""
-    if "reduction" in ours and not given.keys().isdisjoint({"size_average", "reduce"}):
-        given = _reduction(given)
-    return {
-        name: value
-        for name, value in given.items()
-        if name in ours or not is_foreign(who, name, value)
-    }
+def without_foreign(who: str, ours: frozenset[str], given: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments without those of PyTorch's that have no meaning here.
 
-
-def is_foreign(who: str, name: str, value: Any) -> bool:
-    """Whether an argument that a function does not have is one of PyTorch's that it can do without.
-
-    Raises ArgumentError for one that is refused, with what to do instead.
+    The namespace `port` knows them; it raises ArgumentError for one that is refused.
     """
-    if name in REFUSED and value is not None and value is not False:
-        raise ArgumentError(message(who, f"{name}={value!r:.60} is not there", "", REFUSED[name]))
-    return name in REFUSED or name in IGNORED
-
-
-def _reduction(given: dict[str, Any]) -> dict[str, Any]:
-    """A loss's `size_average` and `reduce`, which PyTorch had first, as `reduction`."""
-    average, reduce = given.pop("size_average", None), given.pop("reduce", None)
-    if average is None and reduce is None:
-        return given
-    said = "none" if reduce is False else "sum" if average is False else "mean"
-    return {**given, "reduction": said}
+    return given if ours.issuperset(given) else functions["foreign arguments"](who, ours, given)
 
 
 def lenient(function: F) -> F:

@@ -13,7 +13,7 @@ from netcl_core.dtypes import DTYPES, dtype_name, is_floating
 from netcl_core.errors import ArgumentError, DtypeError, ShapeError, message
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.geometry import Shape
-from netcl_core.tensors.arguments import is_foreign
+from netcl_core.tensors.arguments import without_foreign
 
 #: No memory that can be addressed holds more elements of any dtype.
 _MOST: Final = 1 << 59
@@ -77,11 +77,7 @@ def split_sizes(
             raise ArgumentError(message(who, f"{name!r} given twice", "one value"))
         options[name] = value
     size = options.pop("size", options.pop("shape", shape))
-    return normalize_shape(size), {
-        name: value
-        for name, value in options.items()
-        if name in rest or not is_foreign(who, name, value)
-    }
+    return normalize_shape(size), without_foreign(who, frozenset(rest), options)
 
 
 def _is_scalar(value: Any) -> bool:

@@ -1,12 +1,14 @@
 """Operand: all that a user does with a tensor, whatever holds its data; the base of Tensor.
 
 Read-outs, Python's operators, and methods: every op whose first operand is a tensor is one, by
-its name; `methods.py` has PyTorch's other names.
+its name; a plugin has PyTorch's other names.
 """
 
 from __future__ import annotations
 
 import math
+import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, final
@@ -14,15 +16,57 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from netcl_core.dtypes import DTYPES, widened
-from netcl_core.errors import MissingNameError, ShapeError, message, missing_name
+from netcl_core.errors import ArgumentError, MissingNameError, ShapeError, message, missing_name
 from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import get_device
 from netcl_core.runtime.geometry import Shape
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array
-from netcl_core.tensors.methods import METHODS, device_and_dtype
-from netcl_core.tensors.suspects import look
+
+# -- checks that wait until a NaN is read, so that no step waits for the device ------------
+
+
+class _Waiting(threading.local):
+    """The last check of this thread, with the tensors that it will look at while they live."""
+
+    check: tuple[Callable[[Sequence[Any]], None], list[weakref.ref[Any]]] | None = None
+
+
+_waiting = _Waiting()
+
+
+def check_at_nan(check: Callable[[Sequence[Any]], None], operands: Sequence[Any]) -> None:
+    """Let `check(operands)` raise for wrong data once this thread reads a NaN from a tensor.
+
+    Example:
+        >>> def positive(operands):
+        ...     if operands[0].numpy().min() < 0:
+        ...         raise ValueError("log: a number below 0")
+        >>> x = nc.tensor([1.0, -1.0])
+        >>> ag.check_at_nan(positive, [x])
+        >>> ag.log(x).sum().item()
+        Traceback (most recent call last):
+        ValueError: log: a number below 0
+
+    Only the last one counts, and it keeps no tensor alive.
+    """
+    _waiting.check = check, [weakref.ref(operand) for operand in operands]
+
+
+def look(array: Array) -> None:
+    """Run the check that waits, if there is a NaN in what was read."""
+    if _waiting.check is None:
+        return
+    check, references = _waiting.check
+    operands = [reference() for reference in references]
+    gone = any(operand is None for operand in operands)
+    if gone or (array.dtype.kind in "fV" and np.isnan(array).any()):
+        _waiting.check = None
+        if not gone:
+            check(operands)
+
 
 #: Told before the host reads a tensor's data or notes a change of it.
 _watchers: Final[list[Callable[[], None]]] = []
@@ -111,6 +155,27 @@ def _on_host(x: Any) -> Any:
     return x.to_host() if isinstance(x, Operand) else x
 
 
+@lenient
+def device_and_dtype(
+    *given: Any, device: Any = None, dtype: Any = None, memory_format: Any = None
+) -> tuple[Any, Any]:
+    """The device and the dtype (or None) that `x.to(...)` was asked for.
+
+    Raises ArgumentError for anything else.
+    """
+    for operand in given:
+        if hasattr(operand, "requires_grad"):  # another tensor
+            device, dtype = operand.device, operand.dtype
+        elif isinstance(operand, Device) or (isinstance(operand, str) and operand not in DTYPES):
+            device = operand
+        elif operand is not None and not isinstance(operand, bool):  # PyTorch's non_blocking
+            dtype = operand
+    if device is None and dtype is None and memory_format is None:
+        expected = "a device, a dtype or another tensor"
+        raise ArgumentError(message("to", "neither a device nor a dtype", expected))
+    return None if device is None else get_device(device), dtype
+
+
 class OperandType(type):
     """The class of tensors' classes: `Tensor.sum` is the method that `x.sum` is, and is listed."""
 
@@ -118,13 +183,13 @@ class OperandType(type):
 
         def __getattr__(cls, name):
             """Only asked for what is not there: the method of an op."""
-            method = None if name.startswith("_") else METHODS.get(name) or functions.method(name)
+            method = None if name.startswith("_") else functions.method(name)
             if method is None:
                 raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
             return method
 
     def __dir__(cls) -> list[str]:
-        return sorted({*super().__dir__(), *METHODS, *functions.methods()})
+        return sorted({*super().__dir__(), *functions.methods()})
 
 
 class Operand(metaclass=OperandType):
@@ -145,7 +210,7 @@ class Operand(metaclass=OperandType):
             who = type(self).__name__
             if name.startswith("_"):
                 raise AttributeError(f"{who!r} object has no attribute {name!r}")
-            method = METHODS.get(name) or functions.method(name)
+            method = functions.method(name)
             if isinstance(method, property):
                 return method.__get__(self)
             if method is not None:
@@ -160,7 +225,7 @@ class Operand(metaclass=OperandType):
         """What a user does with a tensor: read-outs, and a method for every op that is one."""
         own = {name for name in dir(Operand.__base__) if name[0] == "_"}
         public = {name for base in type(self).__mro__ for name in vars(base)}
-        return sorted(own | {*public, *METHODS, *functions.methods()})
+        return sorted(own | {*public, *functions.methods()})
 
     @property
     def value(self) -> Any:
@@ -224,6 +289,10 @@ class Operand(metaclass=OperandType):
             args = (np.broadcast_to(0, args[0].shape), *args[1:])
         return function(*_on_host(args), **{name: _on_host(x) for name, x in kwargs.items()})
 
+    def tolist(self) -> Any:
+        """The elements as Python numbers, in nested lists."""
+        return self.to_host().tolist()
+
     def item(self) -> Any:
         """The only element as a Python number; raises ShapeError if there are more."""
         if self.size != 1:
@@ -274,6 +343,15 @@ class Operand(metaclass=OperandType):
         """What is told of a value beside its elements."""
         facts = [f"shape={self.shape}", f"dtype={self.dtype}", f"device={self.device}"]
         return [*facts, "requires_grad=True"] if self.requires_grad else facts
+
+    @lenient
+    def clone(self) -> Any:
+        """A copy with a buffer of its own, through which gradients flow."""
+        return functions["clone"](self)
+
+    def where(self, condition: Any, other: Any) -> Any:
+        """These elements where a condition holds, else the other's."""
+        return functions["where"](condition, self, other)
 
     @lenient
     def backward(

@@ -37,7 +37,7 @@ from netcl_core.tensors.operand import Operand, told
 from netcl_core.tensors.storage import Storage, copy_elements
 
 #: What may stand after the sizes of a new tensor.
-_OPTIONS: Final = ("dtype", "device", "requires_grad")
+OPTIONS: Final = ("dtype", "device", "requires_grad")
 #: Elements from which on a GPU finds the smallest and the largest sooner than it sends all.
 _MANY: Final = 1 << 16
 #: Integers up to which the host remembers those that it has sent.
@@ -219,7 +219,7 @@ class Tensor(Operand):
         >>> nc.empty(2, 3).shape
         (2, 3)
         """
-        shape, options = split_sizes("empty", size, _OPTIONS, options)
+        shape, options = split_sizes("empty", size, OPTIONS, options)
         return cls._empty(shape, **options)
 
     @classmethod
@@ -266,7 +266,7 @@ class Tensor(Operand):
             options: `dtype` (float32 by default), `device`, `requires_grad`; after a tuple also
                 by position.
         """
-        shape, options = split_sizes("zeros", size, _OPTIONS, options)
+        shape, options = split_sizes("zeros", size, OPTIONS, options)
         return cls.full(shape, 0, **{"dtype": "float32", **options})
 
     @classmethod
@@ -276,7 +276,7 @@ class Tensor(Operand):
         >>> nc.ones(2).numpy()
         array([1., 1.], dtype=float32)
         """
-        shape, options = split_sizes("ones", size, _OPTIONS, options)
+        shape, options = split_sizes("ones", size, OPTIONS, options)
         return cls.full(shape, 1, **{"dtype": "float32", **options})
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:

@@ -492,7 +492,7 @@ OF_THE_OTHER_KIND: Final = {
         "conv/conv_sums.cl.j2",
         "conv/conv_taps.cl.j2",
         "conv/conv_weights.cl.j2",
-        "core/kernels/reduce_gpu.cl.j2",
+        "tensor/reduce_gpu.cl.j2",
         "core/kernels/rows.cl.j2",
         "linalg/attention_ahead.cl.j2",
         "linalg/attention_groups.cl.j2",
@@ -509,7 +509,7 @@ OF_THE_OTHER_KIND: Final = {
         "tensor/softmax_rows.cl.j2",
     },
     "gpu": {
-        "core/kernels/reduce.cl.j2",
+        "tensor/reduce.cl.j2",
         "linalg/attention.cl.j2",
         "linalg/attention_backward.cl.j2",
         "tensor/norm_blocks.cl.j2",

@@ -11,10 +11,10 @@ from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_kit.testing import FLOATS, TOLERANCE, Case, check_values, normal, usable_devices
+from netcl_plugin_tensor import reducing_gpu
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.codegen import reduction_gpu
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 ALL = ("bool", "uint8", "int32", "int64", *FLOATS)
@@ -86,7 +86,7 @@ def test_slices_do_not_depend_on_the_size_of_the_device(
     device: nc.Device, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many slices, and work-groups as small as a device may want them."""
-    monkeypatch.setattr(reduction_gpu, "_BEFORE_SLICING", 0)
+    monkeypatch.setattr(reducing_gpu, "_BEFORE_SLICING", 0)
     monkeypatch.setattr(device, "compute_units", 999)
     monkeypatch.setattr(device, "max_work_group_size", 48)
     monkeypatch.setattr(device, "local_mem_bytes", 300)

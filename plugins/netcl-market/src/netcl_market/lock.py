@@ -22,9 +22,9 @@ from netcl_core.plugins.protocol import (
     canonical,
     lock_file,
     lock_is_strict,
-    read_lock,
 )
 from netcl_market.failures import plugin_error
+from netcl_market.required_lock import read_lock
 
 SCHEMA: Final = 3
 #: The key of a name's choice between providers, beside those of implementations by dtype.

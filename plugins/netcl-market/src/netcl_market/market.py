@@ -13,6 +13,7 @@ from netcl_core.plugins.protocol import UNREAD, Finder, Plugin, lock_is_strict
 from netcl_market import locking, probe, sealed
 from netcl_market.lock_verification import withdrawn
 from netcl_market.manifests import locate
+from netcl_market.required_lock import require
 from netcl_market.states import States
 from netcl_market.survey import survey, unknown_names
 
@@ -35,6 +36,10 @@ class Market(Finder):
         finally:
             self.save()
         return plugins
+
+    def require_lock(self, path: Path, sha256: str | None, late: bool) -> None:
+        """Insist on a lock file that is there and, if a digest is given, has it."""
+        require(path, sha256, late)
 
     def notes(self, plugins: Sequence[Plugin]) -> list[str]:
         """A complaint for each name in the settings that means no installed plugin, or two."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from netcl_core.errors import missing_name
 from netcl_plugin_autodiff import func, functional, grad_manager
+from netcl_plugin_autodiff.anomaly import detect_anomaly, set_detect_anomaly
 from netcl_plugin_autodiff.checkpoint import checkpoint
 from netcl_plugin_autodiff.function import Function, FunctionCtx, once_differentiable
 from netcl_plugin_autodiff.grad_manager import AttachSpec, GradManager, GradManagerGroup
@@ -19,6 +20,7 @@ __all__ = [
     "GradManager",
     "GradManagerGroup",
     "checkpoint",
+    "detect_anomaly",
     "func",
     "functional",
     "get_backwarding_grad_manager",
@@ -26,6 +28,7 @@ __all__ = [
     "gradcheck",
     "gradgradcheck",
     "once_differentiable",
+    "set_detect_anomaly",
 ]
 
 if not TYPE_CHECKING:  # so that type checkers still see a misspelt name

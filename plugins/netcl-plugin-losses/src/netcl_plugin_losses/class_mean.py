@@ -10,18 +10,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from netcl_plugin_tensor.reducing import SUM, reduction_kernels, row_teams, tree_sum
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
-from netcl_core.autograd import (
-    SUM,
-    Implementation,
-    Operator,
-    Request,
-    Saved,
-    reduction_kernels,
-    row_teams,
-)
+from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_plugin_losses.classes import (
     ANY_CLASS,
@@ -170,8 +163,8 @@ def _reference(losses: Any, target: Any, weight: Any, ignore_index: int) -> Any:
         counted = picked(target, ignore_index, ANY_CLASS)[1]
         total = flat.dtype.type(np.count_nonzero(counted))
     else:
-        total = ag.tree_sum(counts(target, weight, ignore_index), (0,), flat.dtype)
-    return ag.tree_sum(flat, (0,), flat.dtype) / total, total
+        total = tree_sum(counts(target, weight, ignore_index), (0,), flat.dtype)
+    return tree_sum(flat, (0,), flat.dtype) / total, total
 
 
 def _backward(saved: Saved, grad: Tensor | None, _: Tensor | None) -> Sequence[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import netcl_core as nc
 from netcl_plugin_port.absent import pytorchs, reason
+from netcl_plugin_port.arguments import without_foreign
 from netcl_plugin_port.functions import _assert
 from netcl_plugin_port.names import NAMES, target
 from netcl_plugin_port.rewriting import Absence, absences, rewritten
@@ -22,6 +23,7 @@ __all__ = [
     "introduce_to_einops",
     "reason",
     "rewritten",
+    "without_foreign",
 ]
 
 

@@ -104,6 +104,11 @@ class TensorPlugin:
             registry.add(pattern)
 
     @hookimpl
+    def netcl_register_namespaces(self, registry: Any) -> None:
+        registry.add("creation", "netcl_plugin_tensor.creation")
+        registry.add("reductions", "netcl_plugin_tensor.reducing")
+
+    @hookimpl
     def netcl_conformance_cases(self, op: str) -> Any:
         from netcl_plugin_tensor import conformance  # not needed by programs that only compute
 

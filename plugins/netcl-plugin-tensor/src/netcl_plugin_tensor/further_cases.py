@@ -176,4 +176,6 @@ WITHOUT = {
     "broadcast_shapes": "it computes with shapes alone",
     "empty_permuted": "its numbers are any",
     "empty_strided": "its numbers are any",
+    "creation": "it makes tensors on the host; tests/test_creation.py looks at them",
+    "reductions": "its kernels are those of sum and prod, which have cases",
 }

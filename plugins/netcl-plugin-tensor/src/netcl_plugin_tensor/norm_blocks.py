@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from netcl_core import DTYPES, Kernel, Kernels, Spec
-from netcl_core.autograd import SUM, Request, reduction_kernels
+from netcl_core.autograd import Request
+from netcl_plugin_tensor.reducing import SUM, reduction_kernels
 from netcl_plugin_tensor.row_blocks import CPU_WIDTH, rows_of_an_item
 
 TEMPLATE: Final = "tensor/norm_blocks.cl.j2"

@@ -19,13 +19,12 @@ from netcl_core.autograd import (
     Operator,
     Request,
     Requirements,
-    RowTeams,
     Saved,
     Slots,
-    row_teams,
 )
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import norm_blocks
+from netcl_plugin_tensor.reducing import SUM, RowTeams, reduction_kernels, row_teams, tree_sum
 
 TEMPLATE: Final = "tensor/norm_rows.cl.j2"
 FORWARD: Final = "norm_rows"
@@ -250,7 +249,7 @@ def _reference_backward(
     dx = scale * ((g - g.mean(axis=over, keepdims=True) if centered else g) - along)
     dx = dx if held is None else dx + widened(held)
     terms = {"weight": grad * h, "bias": grad}
-    return dx, *(ag.tree_sum(terms[name], leading, x.dtype) for name in sums)
+    return dx, *(tree_sum(terms[name], leading, x.dtype) for name in sums)
 
 
 NORM_ROWS_BACKWARD: Final = Operator(

@@ -17,18 +17,10 @@ import numpy as np
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
-from netcl_core.autograd import (
-    SUM,
-    Implementation,
-    Operator,
-    Request,
-    Saved,
-    group_items,
-    load_width,
-    reduction_kernels,
-)
+from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_tensor.norm_columns import columns
+from netcl_plugin_tensor.reducing import SUM, group_items, load_width, reduction_kernels, tree_sum
 
 TEMPLATE: Final = "tensor/norm_runs.cl.j2"
 FORWARD: Final = "norm_runs"
@@ -339,7 +331,7 @@ def _reference_backward(
     if not sums:
         return dx
     rest = (0, len(shape) - 1)
-    totals = [ag.tree_sum(term, rest, term.dtype).reshape(-1) for term in (g * h, g)]
+    totals = [tree_sum(term, rest, term.dtype).reshape(-1) for term in (g * h, g)]
     return dx, *totals
 
 

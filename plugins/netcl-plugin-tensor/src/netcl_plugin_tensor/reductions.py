@@ -11,19 +11,17 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernels, Spec, Tensor, widened
-from netcl_core.autograd import (
+from netcl_core.autograd import Implementation, Operator, Request, Saved
+from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_plugin_tensor.axes import axes, ndim_of, reduced
+from netcl_plugin_tensor.reducing import (
     SUM,
     Combine,
-    Implementation,
-    Operator,
-    Request,
-    Saved,
     reduction_kernels,
     reduction_reads,
     reduction_stretch,
+    tree_sum,
 )
-from netcl_core.errors import DtypeError, ShapeError, message
-from netcl_plugin_tensor.axes import axes, ndim_of, reduced
 from netcl_plugin_tensor.strided import fill
 
 _LOWEST = {"float": "-INFINITY", "double": "-INFINITY", "int": "INT_MIN", "long": "LONG_MIN"}
@@ -160,7 +158,7 @@ def _extreme_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 
 def _reference_sum(x: Any, dim: Sequence[int], keepdim: bool, dtype: str | None) -> Any:
-    return ag.tree_sum(x, dim, _accumulator(x, dtype), keepdim)
+    return tree_sum(x, dim, _accumulator(x, dtype), keepdim)
 
 
 def _reference_mean(x: Any, dim: Sequence[int], keepdim: bool, dtype: str | None) -> Any:

@@ -17,20 +17,17 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import (
     NO_SLOTS,
-    SUM,
     Implementation,
     Operator,
     Request,
     Requirements,
-    RowTeams,
     Saved,
     composite,
-    reduction_kernels,
-    row_teams,
 )
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_tensor.dropout import RANDOM_MASK, threshold
 from netcl_plugin_tensor.norm_rows import NORM_ROWS_BACKWARD
+from netcl_plugin_tensor.reducing import SUM, RowTeams, reduction_kernels, row_teams, tree_sum
 
 NAME: Final = "bias_dropout_residual_layer_norm"
 ROWS: Final = "residual_norm_rows"
@@ -156,7 +153,7 @@ def _reference_backward(
     dh, dweight, dshift = norm_backward(h, grad, weight, None, **attrs)
     dx = mask(dh, state, p)
     leading = tuple(range(x.ndim - 1))
-    return dx, dh, ag.tree_sum(dx, leading, x.dtype), dweight, dshift
+    return dx, dh, tree_sum(dx, leading, x.dtype), dweight, dshift
 
 
 NORM_BACKWARD: Final = Operator(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 from netcl_core import Kernel, Kernels
-from netcl_core.autograd import Request, group_items
+from netcl_core.autograd import Request
 from netcl_plugin_tensor import geometry
+from netcl_plugin_tensor.reducing import group_items
 
 Args: TypeAlias = tuple[tuple[str, int], ...]
 TEMPLATE: Final = "tensor/scan_gpu.cl.j2"

@@ -13,18 +13,10 @@ from netcl_plugin_fusion.inline import inlined, with_functions
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, widened
-from netcl_core.autograd import (
-    AutogradPrimitive,
-    Implementation,
-    Operator,
-    Request,
-    Saved,
-    Slots,
-    group_items,
-    row_teams,
-)
+from netcl_core.autograd import AutogradPrimitive, Implementation, Operator, Request, Saved, Slots
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, ndim_of, shape_of
+from netcl_plugin_tensor.reducing import group_items, row_teams, tree_sum
 from netcl_plugin_tensor.reductions import converted
 from netcl_plugin_tensor.row_blocks import CPU_WIDTH, rows_of_an_item
 
@@ -171,7 +163,7 @@ def _stretch(request: Request) -> int:
 
 
 def _total(x: Any, dim: int) -> Any:
-    return ag.tree_sum(x, (dim,) if x.ndim else (), x.dtype, keepdims=True)
+    return tree_sum(x, (dim,) if x.ndim else (), x.dtype, keepdims=True)
 
 
 def _shifted(x: Any, dim: int) -> Any:

@@ -10,16 +10,9 @@ import numpy as np
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernels, Spec, Tensor, widened
-from netcl_core.autograd import (
-    Combine,
-    Implementation,
-    Operator,
-    Request,
-    Saved,
-    composite,
-    reduction_kernels,
-)
+from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_plugin_tensor.axes import Dims, axes, ndim_of, reduced, shape_of
+from netcl_plugin_tensor.reducing import Combine, reduction_kernels
 from netcl_plugin_tensor.reductions import converted, widest
 from netcl_plugin_tensor.strided import fill
 

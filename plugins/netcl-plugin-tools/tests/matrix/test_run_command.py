@@ -20,7 +20,7 @@ from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.running import Runner
 from netcl_plugin_tools.matrix.runtimes import RUNTIMES
 from netcl_plugin_tools.matrix.supplies import Supplies
-from netcl_plugin_tools.matrix.terminal import Bar
+from netcl_plugin_tools.matrix.terminal import progress_of_cells
 from rich.console import Console
 
 from netcl_core.cli.main import netcl
@@ -182,18 +182,18 @@ def test_a_folder_without_cores(call: Callable[..., Result], tmp_path: Path) -> 
 
 
 def test_a_terminal_gets_a_bar(cell: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar(2, Console(force_terminal=True, width=160)) as bar:
-        bar.watch(cell().cell, None, False)
-        bar.watch(cell().cell, cell(state="fail"), False)
-        bar.watch(cell().cell, cell(), True)
+    with progress_of_cells(2, Console(force_terminal=True, width=160)) as watch:
+        watch(cell().cell, None, False)
+        watch(cell().cell, cell(state="fail"), False)
+        watch(cell().cell, cell(), True)
     text = capsys.readouterr().out
     for words in ("2/2", "✓ 1", "✗ 1", "netcl-plugin-swish 0.3, core 0.1.1, Python 3.11, numpy"):
         assert words in text
 
 
 def test_a_pipe_gets_none(cell: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar(1) as bar:
-        bar.watch(cell().cell, cell(), False)
+    with progress_of_cells(1) as watch:
+        watch(cell().cell, cell(), False)
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""
 

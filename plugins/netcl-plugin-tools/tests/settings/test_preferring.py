@@ -15,8 +15,8 @@ from netcl_market import lock as locks
 from netcl_market.lock import DevicePart, Lock, Pin
 from netcl_plugin_kit.speed import comparing
 from netcl_plugin_kit.speed.comparing import Measured, TimedCall, TimedCandidate
-from netcl_plugin_kit.speed.ordering import fastest_order
 from netcl_plugin_tools.lock.text import text_of
+from netcl_plugin_tools.settings.preferring import fastest_order
 from project_settings import PROJECT, run, settings
 
 import netcl_core as nc

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from jinja2 import nodes
+from netcl_plugin_fusion.derivative import ZERO
 
 from netcl_core import DTYPES, Spec
 from netcl_core.autograd import AutogradPrimitive, Operator
 from netcl_core.errors import PrimitiveError, TemplateError
-from netcl_core.inspect.expressions import GRAD, OUT, ZERO, Name, walk
+from netcl_core.inspect.expressions import GRAD, OUT, Name, walk
 from netcl_core.inspect.sources import (
     PLAIN,
     backward_source,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, final
 
 import numpy as np
+from netcl_plugin_fusion.derivative import ONE, STEPS, ZERO, partials, plus, times
 
 from netcl_core.inspect.data import Array
 from netcl_core.inspect.expressions import (
@@ -21,20 +22,14 @@ from netcl_core.inspect.expressions import (
     LOGICAL,
     MASKS,
     NUMPY_NAMES,
-    ONE,
     OUT,
     PREDICATES,
-    STEPS,
-    ZERO,
     Apply,
     Block,
     Expr,
     Name,
     folded,
     is_mask,
-    partials,
-    plus,
-    times,
     walk,
 )
 from netcl_core.inspect.sources import numpy_source

@@ -16,6 +16,7 @@ from netcl_core.autograd import AutogradPrimitive
 from netcl_plugin_kit.testing import checks, policies
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table, all_cases
+from netcl_plugin_kit.testing.forcing import check_settings
 from netcl_plugin_kit.testing.fused import check_group, check_group_slopes, groups, is_fusible
 from netcl_plugin_kit.testing.pattern_checks import (
     check_match,
@@ -24,7 +25,6 @@ from netcl_plugin_kit.testing.pattern_checks import (
 )
 from netcl_plugin_kit.testing.reference import lacking
 from netcl_plugin_kit.testing.scenarios import Scenario
-from netcl_plugin_kit.testing.settings import check_settings
 from netcl_plugin_kit.testing.slopes import check_slopes
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
+from netcl_plugin_fusion.derivative import derivative, times
 
 from netcl_core.autograd import AutogradPrimitive
 from netcl_core.errors import PrimitiveError, message
@@ -20,10 +21,8 @@ from netcl_core.inspect.expressions import (
     Expr,
     Name,
     Number,
-    derivative,
     shortened,
     split_attrs,
-    times,
     to_c,
     walk,
 )

@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final, final
+from typing import Any, Final
 
 from netcl_core import Device, default_device, dtype_name, get_device, use_device
 from netcl_core.autograd import Operator
 from netcl_core.cli import print_json, print_table, print_text
 from netcl_core.errors import MissingOpError
-from netcl_core.inspect.choices import ChosenSettings, Offered, Tuner, tuning_by
+from netcl_core.inspect.recorded import OperatorCall
 from netcl_core.plugins.protocol import decision_on, registry
 from netcl_plugin_kit.shapes import attribute, specs
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.records import SpeedRecord
+from netcl_plugin_kit.testing.forcing import noted_calls
 from netcl_plugin_kit.testing.op_runs import has_space, run_op
 from netcl_plugin_kit.why.decisions import Explanation, of_offers, why
 
@@ -124,26 +125,6 @@ def _row(record: SpeedRecord, labels: Sequence[str]) -> Iterator[str]:
 # -- settings of parts -------------------------------------------------------------------
 
 
-@final
-class _Noted(Tuner):
-    """A tuner that measures nothing; `lines` says what was decided for each call."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def wants(self, decision: ChosenSettings) -> bool:
-        """All of them."""
-        return True
-
-    def __call__(self, offered: Offered) -> bool:
-        call = offered.call
-        own = call.implementation
-        lines = [f"settings of {own.operator}, {own.label}: {call.decided}"]
-        lines += [f"ignored: {reason}" for reason in call.decided.ignored]
-        self.lines += [line for line in lines if line not in self.lines]
-        return True
-
-
 def _settings_of_parts(
     op: str, device: Device, shapes: str, dtype: str, attrs: Mapping[str, Any]
 ) -> tuple[str, ...]:
@@ -155,7 +136,12 @@ def _settings_of_parts(
     record = None if row is None else row.record
     if not isinstance(record, Operator) or record.function is None or not has_space(record):
         return ()
-    noted = _Noted()
-    with use_device(device), tuning_by(noted):
+    with use_device(device), noted_calls() as calls:
         run_op(_WHO, op, shapes, dtype, attrs)
-    return tuple(noted.lines)
+    return tuple(dict.fromkeys(line for call in calls for line in _decided(call)))
+
+
+def _decided(call: OperatorCall) -> Iterator[str]:
+    own = call.implementation
+    yield f"settings of {own.operator}, {own.label}: {call.decided}"
+    yield from (f"ignored: {reason}" for reason in call.decided.ignored)

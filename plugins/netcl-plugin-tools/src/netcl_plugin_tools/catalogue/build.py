@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, final
 from urllib.parse import urlsplit
 
 import click
 from netcl_market.advisories import as_json as advisories_json
 from netcl_market.advisories import read_withdrawals
-from netcl_market.owners import read_owners
+from netcl_market.owners import Owners, read_owners
 from netcl_market.signing import SUFFIX
 from netcl_plugin_kit.packages.metadata import clean
 from netcl_plugin_kit.packages.wheel import Wheel, insist_on_manifests, read_wheel
@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.progress import track
 
 from netcl_core.errors import PluginError, RecordError, message
+from netcl_core.plugins.protocol import canonical
 from netcl_plugin_tools.catalogue import sbom
-from netcl_plugin_tools.catalogue.admission import Admission
 from netcl_plugin_tools.catalogue.badges import badges
 from netcl_plugin_tools.catalogue.evidence import load
 from netcl_plugin_tools.catalogue.feed import feed
@@ -33,6 +33,7 @@ from netcl_plugin_tools.catalogue.pages import pages
 from netcl_plugin_tools.catalogue.rendering import ASSETS, asset
 from netcl_plugin_tools.catalogue.simple import index, snapshot
 from netcl_plugin_tools.graph.drawing import count
+from netcl_plugin_tools.market.statements import signed_by
 
 _Item = TypeVar("_Item")
 #: What is withdrawn, in the folder of the wheels.
@@ -147,3 +148,29 @@ def _text(report: dict[str, Any]) -> str:
     lines += [f"refused: {one['file']}: {one['reason']}" for one in report["refused"]]
     lines += [f"not used: {text}" for text in report["unused"]]
     return "\n".join(lines)
+
+
+# -- who may be in the index: plugins, and others by name, signed by keys of an owners file -----
+
+
+@final
+class Admission:
+    """Judges wheels, and remembers by whom each was signed.
+
+    Attributes:
+        owners: None where the market has no owners file: then nobody's name is told.
+        signers: The name of a wheel's file -> who signed it.
+    """
+
+    def __init__(self, owners: Owners | None, others: Iterable[str]) -> None:
+        self.owners = owners
+        self.signers: dict[str, str] = {}
+        self._others = {*map(canonical, others), *(owners.others if owners else ())}
+
+    def admit(self, wheel: Wheel) -> None:
+        """Raise RecordError for a wheel that does not belong into the index."""
+        if not wheel.plugins and wheel.name not in self._others:
+            given = "it is no plugin, and neither --other nor the owners file names it"
+            raise RecordError(message(wheel.file, given, "a plugin"))
+        if self.owners is not None and wheel.name not in self._others:
+            self.signers[wheel.file] = self.owners.who(signed_by(wheel, self.owners))

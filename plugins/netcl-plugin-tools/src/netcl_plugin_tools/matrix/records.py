@@ -7,7 +7,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,6 +99,10 @@ class CellRecord:
     def as_json(self) -> dict[str, Any]:
         """The record as JSON data."""
         return asdict(self)
+
+
+#: What is told of each cell when it is decided, and when it begins (without a record).
+Watch: TypeAlias = Callable[[Cell, CellRecord | None, bool], None]
 
 
 def now() -> str:

@@ -30,7 +30,7 @@ from netcl_plugin_tools.matrix.runtimes import (
     locate,
 )
 from netcl_plugin_tools.matrix.supplies import Supplies
-from netcl_plugin_tools.matrix.terminal import Bar, print_reasons
+from netcl_plugin_tools.matrix.terminal import print_reasons, progress_of_cells
 from netcl_plugin_tools.matrix.uv import Uv, find_uv
 
 INTERRUPTED: Final = 130  # what a shell reports of a command that Ctrl-C ended
@@ -136,7 +136,7 @@ def _run(
     environments: Environments,
 ) -> list[CellResult]:
     planned = part(tasks(wheels, interpreters, here, options.level), *options.shard)
-    with Bar(len(planned)) as bar:
+    with progress_of_cells(len(planned)) as watch:
         runner = Runner(
             processes,
             supplies,
@@ -145,7 +145,7 @@ def _run(
             options.records,
             options.timeout,
             options.rerun,
-            bar.watch,
+            watch,
         )
         return runner.run(planned, options.jobs)
 

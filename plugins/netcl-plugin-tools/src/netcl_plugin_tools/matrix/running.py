@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +21,9 @@ from netcl_plugin_tools.matrix.processes import (
     StoppedError,
     clean_variables,
 )
-from netcl_plugin_tools.matrix.records import Cell, CellRecord, latest, load, now, save
+from netcl_plugin_tools.matrix.records import CellRecord, Watch, latest, load, now, save
 from netcl_plugin_tools.matrix.runtimes import variables_for
 from netcl_plugin_tools.matrix.supplies import Supplies, Supply
-
-#: What is told of each cell when it is decided, and when it begins (without a record).
-Watch = Callable[[Cell, CellRecord | None, bool], None]
 
 
 @final

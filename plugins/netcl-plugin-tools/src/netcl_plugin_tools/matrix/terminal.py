@@ -7,61 +7,46 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Self, final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from netcl_core.cli import print_table
-from netcl_plugin_tools.matrix.records import STATES, Cell, CellRecord, State
+from netcl_plugin_tools.matrix.records import STATES, Cell, CellRecord, State, Watch
 from netcl_plugin_tools.matrix.signs import SIGNS
 
 
-@final
-class Bar:
-    """Shows cells as they begin and end; safe to tell from several threads."""
+@contextmanager
+def progress_of_cells(total: int, console: Console | None = None) -> Iterator[Watch]:
+    """Show cells as they begin and end, by what this yields; safe to tell from several threads."""
+    counts: Counter[str] = Counter()
+    with Progress(
+        TextColumn("cells"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[counts]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.description}", markup=False),
+        console=console or Console(stderr=True),
+        disable=not (console or sys.stderr.isatty()),
+    ) as progress:
+        task = progress.add_task("", total=total, counts="")
 
-    def __init__(self, total: int, console: Console | None = None) -> None:
-        shown = console or Console(stderr=True)
-        self._counts: Counter[str] = Counter()
-        self._progress = Progress(
-            TextColumn("cells"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[counts]}"),
-            TimeRemainingColumn(compact=True),
-            TextColumn("{task.description}", markup=False),
-            console=shown,
-            disable=not (console or sys.stderr.isatty()),
-        )
-        self._task = self._progress.add_task("", total=total, counts="")
+        def watch(cell: Cell, record: CellRecord | None, kept: bool) -> None:
+            if record is None:
+                progress.update(task, description=str(cell))
+                return
+            counts[record.state] += 1
+            shown = " ".join(
+                f"[{SIGNS[state].style}]{SIGNS[state].sign} {counts[state]}[/]"
+                for state in STATES
+                if counts[state]
+            )
+            progress.update(task, advance=1, counts=shown)
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-    def watch(self, cell: Cell, record: CellRecord | None, kept: bool) -> None:
-        """Show that a cell begins, or how it ended."""
-        if record is None:
-            self._progress.update(self._task, description=str(cell))
-            return
-        self._counts[record.state] += 1
-        counts = " ".join(
-            f"[{SIGNS[state].style}]{SIGNS[state].sign} {self._counts[state]}[/]"
-            for state in STATES
-            if self._counts[state]
-        )
-        self._progress.update(self._task, advance=1, counts=counts)
+        yield watch
 
 
 def print_reasons(groups: Sequence[tuple[State, str, Sequence[Cell]]]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from netcl_core.codegen.expressions import (
+from netcl_core.errors import PrimitiveError, message
+from netcl_core.inspect.expressions import (
     MASKS,
     Apply,
     Expr,
@@ -16,7 +17,6 @@ from netcl_core.codegen.expressions import (
     parse,
     substitute,
 )
-from netcl_core.errors import PrimitiveError, message
 
 ZERO: Final = Number(0)
 ONE: Final = Number(1)

@@ -12,19 +12,28 @@ from dataclasses import dataclass, replace
 from typing import Final, final
 from weakref import WeakKeyDictionary
 
-from netcl_core.codegen.derivative import derivative, times
-from netcl_core.codegen.expressions import Apply, Expr, Name, substitute, walk
-from netcl_core.codegen.primitives import GRAD, OUT, AutogradPrimitive, Choices, Parsed
-from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Types, differentiable
-
-#: A sum of two gradients, and a value as it is: in another dtype where a step says so.
-ADDED: Final = AutogradPrimitive(
-    "accumulate",
-    lambda args, _: f"{args[0]} + {args[1]}",
-    lambda _, grad, *__: [grad, grad],
-    2,
+from netcl_core.autograd import AutogradPrimitive
+from netcl_core.inspect.expressions import (
+    GRAD,
+    OUT,
+    Apply,
+    Choices,
+    Expr,
+    Name,
+    Parsed,
+    substitute,
+    walk,
 )
-SAME: Final = AutogradPrimitive("astype", lambda args, _: args[0], lambda _, grad, *__: [grad], 1)
+from netcl_core.inspect.sources import (
+    ADDED,
+    SAME,
+    PrimitiveStep,
+    Ref,
+    Region,
+    Types,
+    differentiable,
+)
+from netcl_plugin_fusion.derivative import derivative, times
 
 #: The gradients of each primitive so far, by number of inputs, words, and input.
 _known: Final[

@@ -1,8 +1,4 @@
-"""Plans of reductions: any dimensions, in one pass or two, in the form of the device's kind.
-
-Plugins use `reduction_kernels` for their own reductions; the engine uses it to
-sum gradients down to the shape of a broadcast input.
-"""
+"""Plans of reductions: any dimensions, in one pass or two, in the form of the device's kind."""
 
 from __future__ import annotations
 
@@ -10,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from netcl_core.codegen import reduction_cpu, reduction_gpu
-from netcl_core.codegen.reduction_job import SUM, Combine, Reduction, merge
-from netcl_core.codegen.slots import NO_SLOTS, Slots
-from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
-from netcl_core.hardware.device import Device
-from netcl_core.runtime.geometry import Geometry, dense
-from netcl_core.runtime.kernels import Kernels, Spec
+from netcl_core import DTYPES, Device, Kernels, Spec
+from netcl_core.autograd import NO_SLOTS, Geometry, Slots
+from netcl_core.inspect.data import NUMPY_OF_COMPUTE, dense
+from netcl_plugin_tensor import reducing_cpu, reducing_gpu
+from netcl_plugin_tensor.reducing_job import Combine, Reduction, merge
 
 
 def reduction_kernels(
@@ -48,7 +42,7 @@ def reduction_kernels(
         pairs: How many inputs, each of the `source`, are reduced at once, each into the output of
             its number; several have no slots.
     """
-    form: Any = reduction_gpu if device.kind == "gpu" else reduction_cpu
+    form: Any = reducing_gpu if device.kind == "gpu" else reducing_cpu
     acc = DTYPES[out_dtype].compute if how.widen else DTYPES[source.dtype].compute
     job = Reduction(how, source, tuple(axes), out_dtype, acc, scale, slots, layout, pairs)
     slices = form.slices(job, device)
@@ -93,6 +87,3 @@ def reduction_stretch(shape: Sequence[int], axes: Sequence[int]) -> int:
     assert space is not None  # C order can be read
     dims = space.lost if space.inner_lost else space.kept
     return dims[-1][0] if dims else 1
-
-
-__all__ = ["SUM", "Combine", "reduction_kernels", "reduction_reads", "reduction_stretch"]

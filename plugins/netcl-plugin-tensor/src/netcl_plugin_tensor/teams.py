@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, final
 
-from netcl_core.dtypes import Dtype
-from netcl_core.hardware.device import Device
+from netcl_core import Device
+from netcl_core.inspect.data import Dtype
 
 #: Items of a work-group where the device allows so many.
 _ITEMS: Final = 256

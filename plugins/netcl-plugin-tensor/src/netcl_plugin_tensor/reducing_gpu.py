@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from netcl_core.codegen.reduction_job import ReducedSpace, Reduction
-from netcl_core.codegen.teams import busy_groups, group_items, load_width, power_of_two
-from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
-from netcl_core.hardware.device import Device
-from netcl_core.runtime.kernels import Kernel
+from netcl_core import DTYPES, Device, Kernel
+from netcl_core.inspect.data import NUMPY_OF_COMPUTE
+from netcl_plugin_tensor.reducing_job import ReducedSpace, Reduction
+from netcl_plugin_tensor.teams import busy_groups, group_items, load_width, power_of_two
 
-TEMPLATE: Final = "core/kernels/reduce_gpu.cl.j2"
+TEMPLATE: Final = "tensor/reduce_gpu.cl.j2"
 #: Loads of a member that are under way at the same time.
 _UNROLL: Final = 4
 #: How often a member loads so many: at least this often before work is cut into slices,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.tensors.host_data import Array
+from netcl_core.inspect.data import Array
 
 #: So many terms are added one after the other, then their sums, and so on.
 _BLOCK: Final = 16

@@ -11,15 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES, dtype_name
+from netcl_core import DTYPES, Device, Tensor, default_device, dtype_name, get_device
 from netcl_core.errors import ArgumentError, message
-from netcl_core.hardware.device import Device, opencl_module
-from netcl_core.hardware.device_table import default_device, get_device
-from netcl_core.runtime.geometry import dense
-from netcl_core.runtime.stream import stream_of
-from netcl_core.tensors.host_data import check_dtype
-from netcl_core.tensors.storage import strided
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.inspect.data import check_dtype, dense, strided
+from netcl_core.inspect.streams import opencl_module, stream_of
 
 #: DLPack's number of a device that is the host.
 _HOST: Final = (1, 0)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from netcl_core.codegen.reduction_job import ReducedSpace, Reduction
-from netcl_core.hardware.device import Device
-from netcl_core.runtime.kernels import Kernel
+from netcl_core import Device, Kernel
+from netcl_plugin_tensor.reducing_job import ReducedSpace, Reduction
 
-TEMPLATE: Final = "core/kernels/reduce.cl.j2"
+TEMPLATE: Final = "tensor/reduce.cl.j2"
 _WIDTH: Final = 16
 #: Vectors that one item adds up at most, and how many of them in a row: sums of such
 #: blocks are added in turn, so that the rounding error stays near that of a tree.

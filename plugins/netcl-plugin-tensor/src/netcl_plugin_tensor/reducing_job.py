@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, final
 
-from netcl_core.codegen.slots import NO_SLOTS, Slots
-from netcl_core.dtypes import DTYPES
-from netcl_core.runtime.geometry import Geometry, dense
-from netcl_core.runtime.kernels import Arg, Kernel, Spec
+from netcl_core import DTYPES, Kernel, Spec
+from netcl_core.autograd import NO_SLOTS, Geometry, Slots
+from netcl_core.inspect.data import dense
 
 
 @final
@@ -129,7 +128,7 @@ class Reduction:
             "pairs": self.pairs,
             **self.slots.context(width, aligned),
         }
-        values: list[Arg] = [("ulong", n) for n in (*numbers, self.places.offset)]
+        values: list[tuple[str, Any]] = [("ulong", n) for n in (*numbers, self.places.offset)]
         if self.scale != 1.0:
             values.append(("double" if self.acc == "double" else "float", self.scale))
         buffers = [(kind, i) for kind in ("in", "out") for i in range(self.pairs)]
