@@ -132,7 +132,8 @@ def _wrapped(results: Any, given: Sequence[Any], dtypes: Any) -> Any:
     return wrap(raw)
 
 
-def _by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """What computes an op by a function of netcl Tensors; the host where that does not do it."""
     expected: dict[Any, Any] = {}
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -208,7 +209,7 @@ def resolve(func: Any) -> Callable[..., Any]:
         return through_host(func)
     name = name_of_op(func)
     if name in ROWS:
-        return _by_row(func, ROWS[name])
+        return by_row(func, ROWS[name])
     for prefix, resolver in _FAMILIES.items():
         if name.startswith(prefix):
             return resolver(func)

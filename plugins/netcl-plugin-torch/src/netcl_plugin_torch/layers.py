@@ -9,13 +9,18 @@ from functools import partial
 from typing import Any, Final
 
 import torch
+from netcl_plugin_linalg.linear import PARAMETER_GRADIENTS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_plugin_torch.dispatch import Unfit, decompositions, direct, overload, raw_of, row
+from netcl_plugin_torch.dispatch import (
+    Unfit, by_row, decompositions, direct, overload, raw_of, row,
+)  # fmt: skip
 from netcl_plugin_torch.elements import gradients
 from netcl_plugin_torch.records import NetclRecord
 from netcl_plugin_torch.tensor import record_of, wrap, wrap_later
+
+aten = torch.ops.aten
 
 # -- products ------------------------------------------------------------------------------------
 
@@ -71,6 +76,41 @@ def vector_product(a: Any, b: Any) -> Any:
     if a.dtype != b.dtype:
         raise Unfit("operands of two dtypes")
     return ag.matmul(a, b)
+
+
+def _is_linear(x: Any, weight: Any, bias: Any) -> bool:
+    """Whether netcl's op takes these operands; others PyTorch makes of products and sums."""
+    if x.dim() == 0 or weight.dim() != 2 or x.dtype != weight.dtype:
+        return False
+    sizes, dtype = weight.shape, weight.dtype
+    if x.shape[-1] != sizes[1]:
+        return False
+    return bias is None or (bias.dim() == 1 and bias.shape[0] == sizes[0] and bias.dtype == dtype)
+
+
+@direct("linear")
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    if _is_linear(x, weight, bias):
+        return _LINEAR(x, weight, bias)
+    return aten.linear.default.decompose(x, weight, bias)
+
+
+@row("linear_backward")
+def linear_backward(x: Any, grad: Any, weight: Any, mask: Sequence[bool]) -> Any:
+    gradients: list[Any] = [None, None, None]
+    if mask[0]:
+        gradients[0] = ag.matmul(grad, weight)
+    if grad.ndim == 1:
+        grad, x = ag.unsqueeze(grad, 0), ag.unsqueeze(x, 0)
+    elif grad.ndim > 2:
+        grad, x = (ag.reshape(operand, (-1, operand.shape[-1])) for operand in (grad, x))
+    if mask[1] and mask[2]:
+        gradients[1:] = PARAMETER_GRADIENTS(grad, x)
+    elif mask[1]:
+        gradients[1] = ag.matmul(grad, x, True)
+    elif mask[2]:
+        gradients[2] = ag.sum(grad, 0)
+    return gradients
 
 
 # -- what an op keeps for its gradient ---------------------------------------------------------
@@ -350,3 +390,11 @@ def embedding_dense_backward(grad: Any, indices: Any, count: int, padding: int,
     if padding >= 0:
         rows = ag.where(ag.reshape(ag.ne(flat, padding), (-1, 1)), rows, 0.0)
     return ag.index_add(zeros, 0, flat, rows)
+
+
+_LINEAR: Final = by_row(aten.linear.default, ag.linear)
+
+
+def register(library: Any) -> None:
+    """Let PyTorch take `linear` for one op, whose gradient is one as well."""
+    library.impl("linear", linear, "PrivateUse1")
