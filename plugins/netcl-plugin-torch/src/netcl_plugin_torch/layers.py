@@ -14,7 +14,13 @@ from netcl_plugin_linalg.linear import PARAMETER_GRADIENTS
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_plugin_torch.dispatch import (
-    Unfit, by_row, decompositions, direct, overload, raw_of, row,
+    Unfit,
+    by_row,
+    decompositions,
+    direct,
+    overload,
+    raw_of,
+    row,
 )  # fmt: skip
 from netcl_plugin_torch.elements import gradients
 from netcl_plugin_torch.records import NetclRecord

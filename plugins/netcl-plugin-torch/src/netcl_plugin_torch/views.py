@@ -14,7 +14,11 @@ from netcl_core.errors import NetclError
 from netcl_core.inspect.data import dense
 from netcl_core.inspect.streams import stream_of
 from netcl_plugin_torch.dispatch import (
-    direct, made_of_others, overload, raw_of, update_metadata,
+    direct,
+    made_of_others,
+    overload,
+    raw_of,
+    update_metadata,
 )  # fmt: skip
 from netcl_plugin_torch.tensor import (
     DEVICE,
