@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import DeviceError, NetclError
+from netcl_plugin_torch.calls import KnownCalls, found, recorded
 from netcl_plugin_torch.collectives import through_host
 from netcl_plugin_torch.device import FALLBACKS
 from netcl_plugin_torch.tensor import (
@@ -44,6 +45,10 @@ _GRAD_OFF: Final = ag.no_grad()
 _DIRECT: Final[set[Any]] = set()
 _ACTIVE: Final = threading.local()
 _HOST: Final = torch.device("cpu")
+#: Rows whose results depend on more of a tensor than its shape.
+_BY_DATA: Final = (
+    "nonzero", "masked_select", "_unique2", "index_fill.int_Tensor",
+)  # fmt: skip
 
 
 class Unfit(Exception):  # noqa: N818 - no error of the user's: the host computes instead
@@ -135,35 +140,82 @@ def _wrapped(results: Any, given: Sequence[Any], dtypes: Any) -> Any:
 def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """What computes an op by a function of netcl Tensors; the host where that does not do it."""
     expected: dict[Any, Any] = {}
+    calls = KnownCalls()
+    by_data = name_of_op(func) in _BY_DATA
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        given: list[Any] = []
-        kinds: list[Any] = []
+        if kwargs or by_data:
+            return in_general(args, kwargs)
+        parts: list[Any] = []
+        raws: list[Any] = []
         for x in args:  # written out: every op passes here
-            if type(x) is NetclTensor:
+            kind = type(x)
+            if kind is NetclTensor:
                 raw = x.raw
-                given.append(raw)
-                kinds.append(raw.dtype if raw.shape else (raw.dtype,))
+                raws.append(raw)
+                parts += (raw.shape, raw.dtype, raw.geometry)
+            elif kind is float:
+                parts += (kind, x or str(x))  # 0.0 is not -0.0
+            elif kind is list and not any(isinstance(item, torch.Tensor) for item in x):
+                parts.append(tuple(x))
+            elif kind is list or isinstance(x, torch.Tensor):
+                return in_general(args, kwargs)
             else:
-                given.append(raw_of(x))
-                kinds.append(_kind(x))
-        if kwargs:
-            kinds += [_kind(x) for x in kwargs.values()]
-        key = tuple(kinds)
+                parts += (kind, x)
+        key = tuple(parts)
+        try:
+            known = calls.get(key)
+        except TypeError:  # of what has no hash
+            return in_general(args, kwargs)
+        if known and known.serves(raws):
+            try:
+                results = known.run(raws)
+            except NetclError as error:
+                return _by_host_instead(func, args, kwargs, error)
+            if type(results) is list:
+                return tuple([wrap(result) for result in results])
+            return wrap(results)
+        results = in_general(args, kwargs)
+        if calls.notes(key):
+            calls[key] = _call_of(func, function, args, expected) or ()
+        return results
+
+    def in_general(args: Any, kwargs: Any) -> Any:
+        given = [raw_of(x) for x in args]
+        key = tuple([_kind(x) for x in (*args, *kwargs.values())])
         dtypes = expected.get(key, _kind)
         if dtypes is _kind:
             dtypes = expected[key] = _result_dtypes(func, args, kwargs)
         try:
             with _GRAD_OFF:
-                if kwargs:
-                    results = function(*given, **{name: raw_of(x) for name, x in kwargs.items()})
-                else:
-                    results = function(*given)
+                results = function(*given, **{name: raw_of(x) for name, x in kwargs.items()})
                 return _wrapped(results, given, dtypes)
         except (NetclError, Unfit) as error:
             return _by_host_instead(func, args, kwargs, error)
 
     return run
+
+
+def _call_of(func: Any, function: Callable[..., Any], args: Any, expected: Any) -> Any:
+    """The one call that a row is for such arguments; None: it is none, or does more."""
+    places = [i for i, x in enumerate(args) if type(x) is NetclTensor]
+
+    def run(*tensors: Any) -> Any:
+        given = list(args)
+        for i, x in zip(places, tensors, strict=True):
+            given[i] = x
+        return function(*given)
+
+    try:
+        known = found(*recorded(run, [args[i].raw for i in places]))
+    except (NetclError, Unfit):
+        return None
+    dtypes = expected.get(tuple([_kind(x) for x in args]))
+    if known is None or dtypes is None:
+        return None
+    wanted = dtypes if isinstance(dtypes, list) else [dtypes]
+    given = [spec.dtype for spec in known.call.results]
+    return known if given[: len(wanted)] == wanted and known.several == (len(wanted) > 1) else None
 
 
 def _kind(x: Any) -> Any:

@@ -14,7 +14,9 @@ from netcl_plugin_torch.lists import Rows
 from netcl_plugin_torch.tensor import NetclTensor, wrap
 
 #: The ops that `lists.cl.j2` has a formula for; it has `s` for a number and `a`, `b` for lists.
-_FORMULAS: Final = frozenset(["add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "sqrt", "neg", "abs", "reciprocal"])
+_FORMULAS: Final = frozenset(
+    ["add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "sqrt", "neg", "abs", "reciprocal"]
+)
 
 
 def _listed(func: Any, op: str) -> Callable[..., Any]:

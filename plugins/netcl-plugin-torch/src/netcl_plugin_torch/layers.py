@@ -10,9 +10,11 @@ from typing import Any, Final
 
 import torch
 from netcl_plugin_linalg.linear import PARAMETER_GRADIENTS
+from netcl_plugin_tensor.norm_runs import NORM_RUNS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_plugin_torch.calls import KnownCalls, recorded, spec_of
 from netcl_plugin_torch.dispatch import (
     Unfit,
     by_row,
@@ -23,8 +25,8 @@ from netcl_plugin_torch.dispatch import (
     row,
 )  # fmt: skip
 from netcl_plugin_torch.elements import gradients
-from netcl_plugin_torch.records import NetclRecord
-from netcl_plugin_torch.tensor import record_of, wrap, wrap_later
+from netcl_plugin_torch.records import CallRecord, NetclRecord, Record
+from netcl_plugin_torch.tensor import record_of, wrap, wrap_later, write
 
 aten = torch.ops.aten
 
@@ -122,18 +124,6 @@ def linear_backward(x: Any, grad: Any, weight: Any, mask: Sequence[bool]) -> Any
 # -- what an op keeps for its gradient ---------------------------------------------------------
 
 
-def recorded(
-    function: Callable[..., Any], raws: Sequence[Any], wanted: Sequence[bool] | None = None
-) -> tuple[Any, list[Any]]:
-    """`function(*raws)` with netcl's record of it, and the leaves of that record."""
-    leaves = [None if x is None else x.detach() for x in raws]
-    for i, leaf in enumerate(leaves):
-        if leaf is not None and (wanted is None or wanted[i]):
-            leaf.requires_grad_()
-    with ag.enable_grad():
-        return function(*leaves), leaves
-
-
 def needs_record(*tensors: Any) -> bool:
     """Whether PyTorch may ask for a gradient of these."""
     if getattr(_GRAPH, "records", False):
@@ -162,26 +152,55 @@ def _plain(*tensors: Any) -> list[Any]:
 
 
 def forward_of(
-    function: Callable[..., Any], tensors: Sequence[Any], statistics: Callable[..., Any],
-    shapes: Sequence[Any], wanted: Sequence[bool] | None = None,
+    key: Any, function: Callable[..., Any], tensors: Sequence[Any],
+    statistics: Callable[..., Any], shapes: Sequence[Any], wanted: Sequence[bool] | None = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The result of an op, and statistics of its first operand, the first with netcl's record.
 
-    `wanted` says of which tensors there will be gradients; None: of all, if of any.
+    `key` has all that the function depends on, besides these tensors; None: it is not known. `wanted`
+    says of which tensors there will be gradients; None: of all, if of any.
     """
     raws = _plain(*tensors)
-    x, leaves, output = raws[0], raws, None
     records = needs_record(*tensors) if wanted is None else any(wanted)
+    (value, *_), record = called(key, function, raws, statistics, records, wanted)
+    return given(value, record, shapes)
+
+
+def called(
+    key: Any, function: Callable[..., Any], raws: Sequence[Any], statistics: Callable[..., Any],
+    records: bool, wanted: Sequence[bool] | None,
+) -> tuple[Sequence[Any], Record]:  # fmt: skip
+    """The results of a function as values, and its record."""
+    key = key and (key, records, *(wanted or ()), *map(spec_of, raws))
+    known = _CALLS.known(key, raws) if key else None
+    if known is not None:
+        results, kept = known.run_keeping(raws) if records else (known.run(raws), None)
+        record: Record = CallRecord(known, raws, (kept or []) if records else None, statistics)
+        return results if type(results) is list else [results], record
     if records:
         output, leaves = recorded(function, raws, wanted)
-        value = output.value  # on its memory without its version: no gradient here reads the result
-        raw = nc.Tensor(value.buffer, value.shape, value.dtype, value.device)
+        if key and _CALLS.notes(key):
+            _CALLS.note(key, output, leaves)
     else:
         with ag.no_grad():
-            raw = function(*raws)
-    record = NetclRecord(output, leaves, statistics)
-    dtype = torch.float64 if x.dtype == "float64" else torch.float32
+            output, leaves = function(*raws), raws
+        if key and _CALLS.notes(key):
+            _CALLS.note(key, *recorded(function, raws))
+    outputs = output if isinstance(output, tuple) else (output,)
+    return [x.value for x in outputs], NetclRecord(
+        outputs[0] if records else None, leaves, statistics
+    )
+
+
+def given(value: Any, record: Record, shapes: Sequence[Any]) -> tuple[Any, ...]:
+    """A result, and the statistics that a record has, as PyTorch's tensors."""
+    # on its memory without its version: no gradient here reads the result
+    raw = nc.Tensor(value.buffer, value.shape, value.dtype, value.device)
+    dtype = torch.float64 if value.dtype == "float64" else torch.float32
     return wrap(raw), *[wrap_later(shape, dtype, record, i) for i, shape in enumerate(shapes)]
+
+
+_CALLS: Final = KnownCalls()
 
 
 def backward_of(
@@ -192,16 +211,12 @@ def backward_of(
     record = record_of(statistic)
     if record is None:
         output, leaves = recorded(function, _plain(*tensors), wanted)
-    else:
-        output, leaves = record.made, record.leaves
-    places = [i for i, want in enumerate(wanted) if want and leaves[i] is not None]
-    with ag.enable_grad():
-        gradients = ag.grad(output, [leaves[i] for i in places], grad.raw, retain_graph=True,
-                        allow_unused=True)  # fmt: skip
-    by_place = dict(zip(places, gradients, strict=True))
+        record = NetclRecord(output, leaves, lambda x: ())
+    gradients = record.gradients(grad.raw, wanted)
     return tuple(
-        [wrap(by_place[i]) if by_place.get(i) is not None else None for i in range(len(wanted))]
-    )
+        [None if gradients[i] is None or not want else wrap(gradients[i])
+         for i, want in enumerate(wanted)]
+    )  # fmt: skip
 
 
 # -- norms -----------------------------------------------------------------------------------------
@@ -227,7 +242,8 @@ def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) ->
         )
     statistics = partial(_moments, range(lead, x.dim()), eps, True)
     sizes = (*x.shape[:lead], *(1,) * len(shape))
-    return forward_of(_layer_norm(shape, eps), (x, weight, bias), statistics, [sizes, sizes])
+    key, function = ("layer norm", *shape, eps), _layer_norm(shape, eps)
+    return forward_of(key, function, (x, weight, bias), statistics, [sizes, sizes])
 
 
 @direct("native_layer_norm_backward")
@@ -252,8 +268,8 @@ def native_group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, g
     def statistics(raw: Any) -> Any:
         return _moments((2,), eps, False, ag.reshape(raw, (n, groups, c // groups * hw)))
 
-    function = _group_norm(groups, eps)
-    return forward_of(function, (x, weight, bias), statistics, [(n, groups), (n, groups)])
+    key, function = ("group norm", groups, eps), _group_norm(groups, eps)
+    return forward_of(key, function, (x, weight, bias), statistics, [(n, groups), (n, groups)])
 
 
 def _group_norm(groups: int, eps: float) -> Callable[..., Any]:
@@ -287,13 +303,25 @@ def _batch_norm(
 def native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool,
                       momentum: float, eps: float) -> Any:  # fmt: skip
     running = _plain(mean, var)
-    function = _batch_norm(running[0], running[1], training, momentum, eps)
     dims = [i for i in range(x.dim()) if i != 1]
-    sizes = [(x.shape[1],)] * 2 if training else [(0,)] * 2
-    statistics: Any = partial(_moments, dims, eps, False)
     if not training:
-        statistics = lambda raw: (nc.zeros(0), nc.zeros(0))  # noqa: E731 - as short as the other
-    return forward_of(function, (x, weight, bias), statistics, sizes)
+        function = _batch_norm(running[0], running[1], training, momentum, eps)
+        statistics: Any = lambda raw: (nc.zeros(0), nc.zeros(0))  # noqa: E731 - short
+        return forward_of(None, function, (x, weight, bias), statistics, [(0,), (0,)])
+    shapes, statistics = [(x.shape[1],)] * 2, partial(_moments, dims, eps, False)
+    if None in running or x.numel() < 2 * x.shape[1] or not eps > 0:
+        function = _batch_norm(running[0], running[1], training, momentum, eps)
+        return forward_of(None, function, (x, weight, bias), statistics, shapes)
+
+    def norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any) -> Any:
+        return NORM_RUNS(x, weight, bias, 0, eps, mean, var, momentum)
+
+    operands, wanted = _plain(x, weight, bias, mean, var), (True, True, True)
+    records, key = needs_record(x, weight, bias), ("batch norm", eps, momentum)
+    results, record = called(key, norm, operands, statistics, records, wanted)
+    for statistic, moved in zip((mean, var), results[3:], strict=True):
+        write(statistic, moved)
+    return given(results[0], record, shapes)
 
 
 @direct("_native_batch_norm_legit.no_stats")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import netcl_core.autograd as ag
+from netcl_plugin_torch.calls import recorded
 from netcl_plugin_torch.dispatch import direct
-from netcl_plugin_torch.layers import needs_record, recorded
+from netcl_plugin_torch.layers import needs_record
 from netcl_plugin_torch.records import NetclRecord
 from netcl_plugin_torch.tensor import wrap, wrap_later
 

@@ -64,7 +64,7 @@ class _Given:
                     key.append(self._note(x.raw))
                 else:
                     tensors = record.tensors()
-                    key.append((len(tensors), getattr(record.made, "op_name", None)))
+                    key.append((len(tensors), record.name))
                     key += [self._note(tensor) for tensor in tensors]
             elif kind is list or kind is tuple:
                 key.append(len(x))

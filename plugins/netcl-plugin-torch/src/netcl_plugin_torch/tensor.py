@@ -164,7 +164,7 @@ def wrap_later(shape: Any, dtype: torch.dtype, record: Any, place: int) -> Netcl
 def record_of(x: Any) -> Any:
     """netcl's record for gradients that a statistic keeps; None: it has none."""
     record = x.__dict__.get("record") if type(x) is NetclTensor else None
-    return None if record is None or record.made is None else record
+    return None if record is None or record.name is None else record
 
 
 def empty_raw(shape: tuple[int, ...], name: str) -> Any:
