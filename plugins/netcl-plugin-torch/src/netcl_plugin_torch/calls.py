@@ -151,3 +151,26 @@ class KnownCalls(dict[Any, Any]):
 _MOST: Final = 512
 _MET: Final = ""
 _NONE: Final = ()
+
+
+def by_call(key: Any, function: Callable[..., Any], *raws: Any) -> Any:
+    """`function(*raws)` without a record; from its third time on by the call that it is.
+
+    Args:
+        key: All that the function depends on, besides its operands.
+        function: One without other effects, whose way no element of an operand decides.
+    """
+    if thread.tracer is not None:
+        return function(*raws)
+    key = key, *map(spec_of, raws)
+    known = _CALLS.known(key, raws)
+    if known is not None:
+        return known.run(raws)
+    with ag.no_grad():
+        result = function(*raws)
+    if _CALLS.notes(key):
+        _CALLS.note(key, *recorded(function, raws))
+    return result
+
+
+_CALLS: Final = KnownCalls()

@@ -348,13 +348,13 @@ def _plain(func: Any, schema: Any, places: Sequence[int]) -> Any:
 
 
 def _in_place(plain: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-    result = plain(x, *args, **kwargs)
     if type(x) is not NetclTensor:
-        return x.copy_(result)
+        return x.copy_(plain(x, *args, **kwargs))
+    result = OPS[plain](x, *args, **kwargs)
     if result.shape != x.shape:
         text = f"output with shape {list(x.shape)} doesn't match the broadcast shape"
         raise RuntimeError(f"{text} {list(result.shape)}")
-    if not torch.can_cast(result.dtype, x.dtype):
+    if result.dtype != x.dtype and not torch.can_cast(result.dtype, x.dtype):
         text = f"result type {_word(result.dtype)} can't be cast to the desired output type"
         raise RuntimeError(f"{text} {_word(x.dtype)}")
     raw = result.raw

@@ -137,11 +137,7 @@ def _fused(name: str, formula: Callable[..., Any]) -> None:
     ROWS[name] = ag.jit_compile(formula)
 
 
-@row("threshold_backward")
-def threshold_backward(grad: Any, x: Any, limit: Any) -> Any:
-    return ag.where(x <= limit, 0, grad)
-
-
+_fused("threshold_backward", lambda grad, x, limit: ag.where(x <= limit, 0, grad))
 _fused("sigmoid_backward", lambda grad, out: grad * out * (1 - out))
 _fused("tanh_backward", lambda grad, out: grad * (1 - out * out))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -14,7 +15,8 @@ from netcl_plugin_tensor.norm_runs import NORM_RUNS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_plugin_torch.calls import KnownCalls, recorded, spec_of
+from netcl_core.inspect.recorded import thread
+from netcl_plugin_torch.calls import KnownCalls, by_call, recorded, spec_of
 from netcl_plugin_torch.dispatch import (
     Unfit,
     by_row,
@@ -107,18 +109,38 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 def linear_backward(x: Any, grad: Any, weight: Any, mask: Sequence[bool]) -> Any:
     gradients: list[Any] = [None, None, None]
     if mask[0]:
-        gradients[0] = ag.matmul(grad, weight)
-    if grad.ndim == 1:
-        grad, x = ag.unsqueeze(grad, 0), ag.unsqueeze(x, 0)
-    elif grad.ndim > 2:
-        grad, x = (ag.reshape(operand, (-1, operand.shape[-1])) for operand in (grad, x))
+        gradients[0] = by_call("product", ag.matmul, grad, weight)
+    if grad.ndim != 2:
+        grad, x = (_lines(operand) for operand in (grad, x))
     if mask[1] and mask[2]:
-        gradients[1:] = PARAMETER_GRADIENTS(grad, x)
+        gradients[1:] = by_call("weight and bias", PARAMETER_GRADIENTS, grad, x)
     elif mask[1]:
-        gradients[1] = ag.matmul(grad, x, True)
+        gradients[1] = by_call("weight", _weight_gradient, grad, x)
     elif mask[2]:
         gradients[2] = ag.sum(grad, 0)
     return gradients
+
+
+def _weight_gradient(grad: Any, x: Any) -> Any:
+    return ag.matmul(grad, x, True)
+
+
+def _lines(x: Any) -> Any:
+    """A tensor as a matrix, whose rows are its last dimension."""
+    shape = (math.prod(x.shape[:-1]), x.shape[-1])
+    return x.alias(shape) if type(x) is nc.Tensor and x.geometry is None else ag.reshape(x, shape)
+
+
+@direct("linear_backward")
+def linear_gradients(x: Any, grad: Any, weight: Any, mask: Sequence[bool]) -> Any:
+    if not x.dtype == grad.dtype == weight.dtype or not grad.numel():
+        return _LINEAR_BACKWARD(x, grad, weight, mask)
+    before, thread.grad = thread.grad, False
+    try:
+        gradients = linear_backward(x.raw, grad.raw, weight.raw, mask)
+    finally:
+        thread.grad = before
+    return tuple([None if x is None else wrap(x) for x in gradients])
 
 
 # -- what an op keeps for its gradient ---------------------------------------------------------
@@ -337,7 +359,9 @@ def native_batch_norm_backward(
 ) -> Any:  # fmt: skip
     running = [None, None] if training else _plain(mean, var)
     function = _batch_norm(running[0], running[1], training, 0.0, eps)
-    bias = None if weight is None else torch.zeros_like(weight)
+    bias = None  # of which a record knows
+    if weight is not None and record_of(save_mean) is None:
+        bias = torch.zeros_like(weight)
     gradients = backward_of(save_mean, function, (x, weight, bias), grad, mask)
     if mask[2] and gradients[2] is None:
         dims = [i for i in range(x.dim()) if i != 1]
@@ -427,6 +451,7 @@ def embedding_dense_backward(grad: Any, indices: Any, count: int, padding: int,
 
 
 _LINEAR: Final = by_row(aten.linear.default, ag.linear)
+_LINEAR_BACKWARD: Final = by_row(aten.linear_backward.default, linear_backward)
 
 
 def register(library: Any) -> None:
