@@ -182,10 +182,10 @@ def filled_raw(shape: tuple[int, ...], name: str, value: Any) -> Any:
 
 def view(x: NetclTensor, size: Any, strides: Any, offset: int) -> NetclTensor:
     """Other elements of the memory of `x`."""
-    raw = x.raw.viewed(ag.Geometry(tuple(size), tuple(strides), offset))
     tensor = _make(NetclTensor, size, strides=strides, storage_offset=offset,
                  dtype=x.dtype, device=DEVICE)  # fmt: skip
-    tensor.raw = raw
+    geometry = ag.Geometry(tuple(size), tuple(strides), offset)
+    tensor.raw = x.raw.viewed(geometry, None if tensor.is_contiguous() else False)
     torch._functionalize_unsafe_set(tensor, x)
     return tensor  # type: ignore[no-any-return]
 

@@ -453,24 +453,6 @@ for _name, _value in (("empty_like", None), ("zeros_like", 0), ("ones_like", 1))
     _alike(_name, _value)
 
 
-# -- gradients of views: zeros, and the gradient in its place ------------------------------------
-
-
-def _placed(name: str, place: Any) -> None:
-    """The gradient of a view, which `place` makes again of zeros of the operand's size."""
-
-    @direct(name)
-    def run(grad: Any, sizes: Sequence[int], *settings: Any) -> Any:
-        whole = wrap(filled_raw(tuple(sizes), grad.raw.dtype, 0))
-        if grad.numel():
-            overwrite(place(whole, *settings), grad.raw)
-        return whole
-
-
-_placed("select_backward", select)
-_placed("slice_backward", slice_)
-
-
 @direct("_local_scalar_dense")
 def local_scalar_dense(x: Any) -> Any:
     return x.raw.item()
