@@ -66,7 +66,7 @@ def _run(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None, g
     return forward_of(key, function, (q, k, v, mask), _no_statistic, [q.shape[:-1]], wanted)
 
 
-def _no_statistic(x: Any) -> Any:
+def _no_statistic(x: Any, *_: Any) -> Any:
     return (x[..., 0],)
 
 

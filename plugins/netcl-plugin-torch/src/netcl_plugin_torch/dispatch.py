@@ -144,11 +144,11 @@ def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     by_data = name_of_op(func) in _BY_DATA
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or by_data:
+        if by_data:
             return in_general(args, kwargs)
-        parts: list[Any] = []
+        parts: list[Any] = [*kwargs]
         raws: list[Any] = []
-        for x in args:  # written out: every op passes here
+        for x in (*args, *kwargs.values()) if kwargs else args:  # every op passes here
             kind = type(x)
             if kind is NetclTensor:
                 raw = x.raw
@@ -177,7 +177,7 @@ def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
             return wrap(results)
         results = in_general(args, kwargs)
         if calls.notes(key):
-            calls[key] = _call_of(func, function, args, expected) or ()
+            calls[key] = _call_of(function, args, kwargs, expected) or ()
         return results
 
     def in_general(args: Any, kwargs: Any) -> Any:
@@ -196,21 +196,23 @@ def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _call_of(func: Any, function: Callable[..., Any], args: Any, expected: Any) -> Any:
+def _call_of(function: Callable[..., Any], args: Any, kwargs: Any, expected: Any) -> Any:
     """The one call that a row is for such arguments; None: it is none, or does more."""
-    places = [i for i, x in enumerate(args) if type(x) is NetclTensor]
+    values = [*args, *kwargs.values()]
+    places = [i for i, x in enumerate(values) if type(x) is NetclTensor]
 
     def run(*tensors: Any) -> Any:
-        given = list(args)
+        given = list(values)
         for i, x in zip(places, tensors, strict=True):
             given[i] = x
-        return function(*given)
+        count = len(args)
+        return function(*given[:count], **dict(zip(kwargs, given[count:], strict=True)))
 
     try:
-        known = found(*recorded(run, [args[i].raw for i in places]))
+        known = found(*recorded(run, [values[i].raw for i in places]))
     except (NetclError, Unfit):
         return None
-    dtypes = expected.get(tuple([_kind(x) for x in args]))
+    dtypes = expected.get(tuple([_kind(x) for x in values]))
     if known is None or dtypes is None:
         return None
     wanted = dtypes if isinstance(dtypes, list) else [dtypes]

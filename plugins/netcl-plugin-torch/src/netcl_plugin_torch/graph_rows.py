@@ -12,8 +12,7 @@ from netcl_plugin_torch.registration import load
 
 #: Rows that look at data, or that differentiate.
 _NEEDS_DATA: Final = (
-    "nonzero", "masked_select", "_unique2", "nll_loss_backward", "nll_loss2d_backward",
-    "index_fill.int_Scalar", "gelu_backward", "silu_backward", "mish_backward",
+    "nonzero", "masked_select", "_unique2", "index_fill.int_Scalar", "gelu_backward", "silu_backward", "mish_backward",
     "leaky_relu_backward", "hardsigmoid_backward", "hardswish_backward", "avg_pool1d_backward",
     "avg_pool2d_backward", "avg_pool3d_backward",
 )  # fmt: skip

@@ -176,8 +176,9 @@ def _plain(*tensors: Any) -> list[Any]:
 def forward_of(
     key: Any, function: Callable[..., Any], tensors: Sequence[Any],
     statistics: Callable[..., Any], shapes: Sequence[Any], wanted: Sequence[bool] | None = None,
+    dtype: Any = None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """The result of an op, and statistics of its first operand, the first with netcl's record.
+    """The result of an op, and statistics of its operands, the first with netcl's record.
 
     `key` has all that the function depends on, besides these tensors; None: it is not known. `wanted`
     says of which tensors there will be gradients; None: of all, if of any.
@@ -185,7 +186,7 @@ def forward_of(
     raws = _plain(*tensors)
     records = needs_record(*tensors) if wanted is None else any(wanted)
     (value, *_), record = called(key, function, raws, statistics, records, wanted)
-    return given(value, record, shapes)
+    return given(value, record, shapes, dtype)
 
 
 def called(
@@ -214,11 +215,11 @@ def called(
     )
 
 
-def given(value: Any, record: Record, shapes: Sequence[Any]) -> tuple[Any, ...]:
+def given(value: Any, record: Record, shapes: Sequence[Any], dtype: Any = None) -> tuple[Any, ...]:
     """A result, and the statistics that a record has, as PyTorch's tensors."""
     # on its memory without its version: no gradient here reads the result
     raw = nc.Tensor(value.buffer, value.shape, value.dtype, value.device)
-    dtype = torch.float64 if value.dtype == "float64" else torch.float32
+    dtype = dtype or (torch.float64 if value.dtype == "float64" else torch.float32)
     return wrap(raw), *[wrap_later(shape, dtype, record, i) for i, shape in enumerate(shapes)]
 
 
@@ -233,7 +234,7 @@ def backward_of(
     record = record_of(statistic)
     if record is None:
         output, leaves = recorded(function, _plain(*tensors), wanted)
-        record = NetclRecord(output, leaves, lambda x: ())
+        record = NetclRecord(output, leaves, lambda *_: ())
     gradients = record.gradients(grad.raw, wanted)
     return tuple(
         [None if gradients[i] is None or not want else wrap(gradients[i])
@@ -244,7 +245,7 @@ def backward_of(
 # -- norms -----------------------------------------------------------------------------------------
 
 
-def _moments(dims: Sequence[int], eps: float, keep: bool, x: Any) -> tuple[Any, Any]:
+def _moments(dims: Sequence[int], eps: float, keep: bool, x: Any, *_: Any) -> tuple[Any, Any]:
     """The mean, and one by the standard deviation."""
     wide = x if x.dtype == "float64" else x.astype("float32")
     return ag.mean(wide, tuple(dims), keep), ag.rsqrt(ag.var(wide, tuple(dims), 0, keep) + eps)
@@ -287,7 +288,7 @@ def _eps_of(x: Any, rstd: Any, dims: int) -> float:
 @direct("native_group_norm")
 def native_group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int,
                       eps: float) -> Any:  # fmt: skip
-    def statistics(raw: Any) -> Any:
+    def statistics(raw: Any, *_: Any) -> Any:
         return _moments((2,), eps, False, ag.reshape(raw, (n, groups, c // groups * hw)))
 
     key, function = ("group norm", groups, eps), _group_norm(groups, eps)
@@ -328,7 +329,7 @@ def native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, train
     dims = [i for i in range(x.dim()) if i != 1]
     if not training:
         function = _batch_norm(running[0], running[1], training, momentum, eps)
-        statistics: Any = lambda raw: (nc.zeros(0), nc.zeros(0))  # noqa: E731 - short
+        statistics: Any = lambda *_: (nc.zeros(0), nc.zeros(0))  # noqa: E731 - short
         return forward_of(None, function, (x, weight, bias), statistics, [(0,), (0,)])
     shapes, statistics = [(x.shape[1],)] * 2, partial(_moments, dims, eps, False)
     if None in running or x.numel() < 2 * x.shape[1] or not eps > 0:
@@ -407,34 +408,47 @@ _LOG_SOFTMAX_GRADIENT = ag.jit_compile(
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-def _nll(target: Any, weight: Any, reduction: int, ignore: int) -> Callable[..., Any]:
-    return lambda x: ag.nll_loss(x, target, weight, ignore, _REDUCTIONS[reduction])
+def _nll(reduction: int, ignore: int) -> Callable[..., Any]:
+    return lambda x, target, weight: ag.nll_loss(x, target, weight, ignore, _REDUCTIONS[reduction])
 
 
-@row("nll_loss_forward", "nll_loss2d_forward")
-def nll_loss_forward(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> Any:
-    losses = _nll(target, weight, reduction, ignore)(x)
+def _total_weight(reduction: int, ignore: int, x: Any, target: Any, weight: Any) -> Any:
     if reduction == 0:
-        return losses, nc.zeros((), dtype=x.dtype)
+        return (nc.zeros((), dtype=x.dtype),)
     counts = ag.ne(target, ignore)
     if weight is not None:
         counts = ag.where(counts, ag.index_select(weight, 0, _safe(target, counts)), 0.0)
-    return losses, ag.sum(counts.astype("float32")).astype(x.dtype)
+    return (ag.sum(counts.astype("float32")).astype(x.dtype),)
 
 
 def _safe(target: Any, counts: Any) -> Any:
     return ag.reshape(ag.where(counts, target, 0), (-1,))
 
 
-@row("nll_loss_backward", "nll_loss2d_backward")
+@direct("nll_loss_forward", "nll_loss2d_forward")
+def nll_loss_forward(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> Any:
+    key, statistics = ("nll", reduction, ignore), partial(_total_weight, reduction, ignore)
+    operands = x, target, weight
+    return forward_of(key, _nll(reduction, ignore), operands, statistics, [()], None, x.dtype)
+
+
+@direct("nll_loss_backward", "nll_loss2d_backward")
 def nll_loss_backward(grad: Any, x: Any, target: Any, weight: Any, reduction: int, ignore: int,
                       total_weight: Any) -> Any:  # fmt: skip
-    return gradients(_nll(target, weight, reduction, ignore), [x], grad)[0]
+    operands, wanted = (x, target, weight), (True, False, False)
+    return backward_of(total_weight, _nll(reduction, ignore), operands, grad, wanted)[0]
 
 
 @row("embedding")
 def embedding(weight: Any, indices: Any, *_: Any) -> Any:
-    return ag.embedding(indices, weight)
+    if type(indices) is not nc.Tensor or indices.geometry is not None or not indices.size:
+        return ag.embedding(indices, weight)
+    rows = by_call("rows", _rows, weight, indices.alias((indices.size,)))
+    return nc.Tensor(rows.memory, (*indices.shape, weight.shape[1]), rows.dtype, rows.device)
+
+
+def _rows(weight: Any, indices: Any) -> Any:
+    return ag.index_select(weight, 0, indices)
 
 
 @row("embedding_dense_backward")

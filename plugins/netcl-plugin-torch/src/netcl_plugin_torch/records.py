@@ -16,7 +16,7 @@ class Record:
 
     Attributes:
         leaves: The operands; None for one that is absent.
-        statistics: Gives these results of the first operand.
+        statistics: Gives these results of the operands.
         name: The call's; None: no gradient will be asked for.
     """
 
@@ -33,8 +33,9 @@ class Record:
             x = self.leaves[0].value
             if x.version != self._version:
                 raise RuntimeError("a statistic was read after its operand had changed in place")
+            operands = [None if leaf is None else leaf.value.detach() for leaf in self.leaves]
             with ag.no_grad():
-                self._statistics = list(self.statistics(x.detach()))
+                self._statistics = list(self.statistics(*operands))
         return self._statistics[i]
 
     def gradients(self, grad: Any, wanted: Sequence[bool]) -> list[Any]:

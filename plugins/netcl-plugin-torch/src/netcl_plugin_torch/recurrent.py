@@ -34,7 +34,7 @@ def _cell(
     return [*(wrap(output.value.detach()) for output in outputs), workspace]
 
 
-def _unread(x: Any) -> Any:
+def _unread(*_: Any) -> Any:
     raise NotImplementedError("netcl: the workspace of a recurrent cell holds no numbers")
 
 
