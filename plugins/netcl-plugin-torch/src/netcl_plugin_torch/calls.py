@@ -32,7 +32,7 @@ class KnownCall:
         self._device, self._chosen, self._version = call.device, thread.chosen, registry.version
 
     def serves(self, raws: Sequence[Any]) -> bool:
-        """Whether the function would make this call now, of tensors like those it was found with."""
+        """Whether the function would make this call now, of tensors like those then."""
         return (
             raws[0].device is self._device
             and registry.version == self._version
@@ -107,7 +107,7 @@ def found(output: Any, leaves: Sequence[Any]) -> KnownCall | None:
     if several and any(x is None for x in output):
         return None
     node = output[0] if several else output
-    call = getattr(node, "call", None)
+    call: Any = getattr(node, "call", None)
     if type(call) not in (OperatorCall, RegionCall) or call.view or node.index:
         return None
     values = [node.value] if type(call) is RegionCall else node.kept[: len(call.results)]

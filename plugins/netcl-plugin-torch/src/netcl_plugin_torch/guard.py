@@ -25,7 +25,7 @@ class Guard(torch._C._acc.DeviceGuard):
     def type_(self) -> Any:
         try:
             _pending()  # nothing may come before it
-        except BaseException as error:  # noqa: BLE001 - the backward pass raises it
+        except BaseException as error:  # which the backward pass raises
             _raised.append(error)
         return _PRIVATE
 

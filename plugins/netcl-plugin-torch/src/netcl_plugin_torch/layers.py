@@ -26,7 +26,6 @@ from netcl_plugin_torch.dispatch import (
     raw_of,
     row,
 )  # fmt: skip
-from netcl_plugin_torch.elements import gradients
 from netcl_plugin_torch.records import CallRecord, NetclRecord, Record
 from netcl_plugin_torch.tensor import record_of, wrap, wrap_later, write
 
@@ -180,8 +179,9 @@ def forward_of(
 ) -> tuple[Any, ...]:  # fmt: skip
     """The result of an op, and statistics of its operands, the first with netcl's record.
 
-    `key` has all that the function depends on, besides these tensors; None: it is not known. `wanted`
-    says of which tensors there will be gradients; None: of all, if of any.
+    `key` has all that the function depends on, besides these tensors; None: it is not known.
+    `wanted` says of which tensors there will be gradients; None: of all, if of any. `dtype` is
+    that of the statistics; None: float32, or float64.
     """
     raws = _plain(*tensors)
     records = needs_record(*tensors) if wanted is None else any(wanted)
@@ -206,7 +206,7 @@ def called(
             _CALLS.note(key, output, leaves)
     else:
         with ag.no_grad():
-            output, leaves = function(*raws), raws
+            output, leaves = function(*raws), [*raws]
         if key and _CALLS.notes(key):
             _CALLS.note(key, *recorded(function, raws))
     outputs = output if isinstance(output, tuple) else (output,)

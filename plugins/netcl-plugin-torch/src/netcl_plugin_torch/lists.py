@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
@@ -10,7 +11,8 @@ from typing import Any, Final, TypeAlias, final
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.inspect.data import Memo
-from netcl_plugin_torch.tensor import NetclTensor, empty_raw
+from netcl_core.inspect.streams import stream_of
+from netcl_plugin_torch.tensor import NetclTensor
 
 #: A kernel's arguments may take 1,024 bytes on every OpenCL device.
 _ARGUMENTS: Final = 1024
@@ -57,8 +59,11 @@ class Rows:
 
     def new(self, name: str) -> list[Any]:
         """A further column, of uninitialised netcl tensors."""
-        column = [empty_raw(shape, self._dtype.name) for shape in self._shapes]
-        self._columns[name] = column
+        allocate, device, dtype = stream_of(self._device).allocate, self._device, self._dtype
+        column = self._columns[name] = [
+            nc.Tensor(allocate(math.prod(shape), dtype), shape, dtype.name, device)
+            for shape in self._shapes
+        ]
         return column
 
     def run(
@@ -80,11 +85,14 @@ class Rows:
         launches = _kept.get(key) or _kept.put(key, [*self._launches(op, names)])
         used = dict.fromkeys((*names["read"], *names["written"]))
         outputs = [x for name in written for x in self._columns[name]]
-        self._refuse_shared(written, used)
+        self._refuse_shared(outputs, [name for name in used if name not in written])
         views = [x for x in outputs if x.geometry is not None]
         with ag.written_back(views) as copies:
             place = dict(zip(map(id, views), copies, strict=True))
-            columns = [[place.get(id(x), x).buffer for x in self._columns[name]] for name in used]
+            columns = [self._columns[name] for name in used]
+            if views:
+                columns = [[place.get(id(x), x) for x in column] for column in columns]
+            columns = [[x.buffer for x in column] for column in columns]
             columns += [[x.buffer for x in column] for column in counters.values()]
             shared = [x.buffer for x in pointers.values()]
             numbers = list(each.values())
@@ -96,13 +104,17 @@ class Rows:
             if x.geometry is None:  # else the copy has told it
                 x.mark_changed()
 
-    def _refuse_shared(self, written: Sequence[str], used: Iterable[str]) -> None:
+    def _refuse_shared(self, outputs: Sequence[Any], read: Iterable[str]) -> None:
         """Raise TypeError where a row writes to what another one reads or writes."""
-        written_to = [(id(x.memory), i) for name in written
-                      for i, x in enumerate(self._columns[name]) if x.memory is not None]  # fmt: skip
-        row_of = dict(written_to)
-        others = [(id(x.memory), i) for name in used for i, x in enumerate(self._columns[name])]
-        if len(row_of) < len(written_to) or any(row_of.get(at, i) != i for at, i in others):
+        written = [id(x.memory) for x in outputs if x.memory is not None]
+        targets = {*written}
+        shared = len(targets) < len(written)
+        for name in read:
+            others = [id(x.memory) for x in self._columns[name]]
+            if not targets.isdisjoint(others):  # of an output of this very row it may
+                row_of = {id(x.memory): i % len(others) for i, x in enumerate(outputs)}
+                shared |= any(row_of.get(number, i) != i for i, number in enumerate(others))
+        if shared:
             raise TypeError("tensors that share memory")
 
     def _launches(self, op: str, names: Mapping[str, tuple[str, ...]]) -> Iterator[Any]:

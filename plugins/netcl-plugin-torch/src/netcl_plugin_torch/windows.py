@@ -44,23 +44,24 @@ def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride
                          output_padding: Any = None, groups: int = 1,
                          mask: Any = None) -> Any:  # fmt: skip
     dims = weight.ndim - 2
-    key = *(_each(v, dims) for v in (stride, padding, dilation)), groups, transposed
+    lines = [_each(v, dims) for v in (stride, padding, dilation)]
+    key: tuple[Any, ...] = (*lines, groups, transposed)
     grads: list[Any] = [None, None, None]
     if mask[0]:
         sizes = x.shape[2:]
-        operand = partial(_operand_gradient, *key, sizes)
+        operand: Any = partial(_operand_gradient, key, sizes)
         grads[0] = by_call(("conv operand", *key, sizes), operand, grad, weight)
     if mask[1]:
         sizes, operands = weight.shape[2:], (grad, x) if transposed else (x, grad)
-        function = partial(_weight_gradient, *key, sizes)
+        function = partial(_weight_gradient, key, sizes)
         grads[1] = by_call(("conv weight", *key, sizes), function, *operands)
     if mask[2]:
         grads[2] = ag.sum(grad, tuple(i for i in range(grad.ndim) if i != 1))
     return tuple(grads)
 
 
-def _operand_gradient(stride: Any, padding: Any, dilation: Any, groups: int, transposed: bool,
-                      sizes: Any, grad: Any, weight: Any) -> Any:  # fmt: skip
+def _operand_gradient(settings: Any, sizes: Any, grad: Any, weight: Any) -> Any:
+    stride, padding, dilation, groups, transposed = settings
     attrs = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     dims = len(sizes)
     if transposed:
@@ -71,8 +72,8 @@ def _operand_gradient(stride: Any, padding: Any, dilation: Any, groups: int, tra
     return _conv("conv_transpose", dims)(grad, weight, None, output_padding=tuple(left), **attrs)
 
 
-def _weight_gradient(stride: Any, padding: Any, dilation: Any, groups: int, transposed: bool,
-                     sizes: Any, first: Any, second: Any) -> Any:  # fmt: skip
+def _weight_gradient(settings: Any, sizes: Any, first: Any, second: Any) -> Any:
+    stride, padding, dilation, groups, _ = settings
     attrs = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     return WEIGHTS[len(sizes) - 1](first, second, tuple(sizes), **attrs)
 
