@@ -260,12 +260,55 @@ def test_a_program_trains_as_on_pytorchs_cpu(name: str) -> None:
         torch.testing.assert_close(a, b, rtol=2e-3, atol=2e-5)
 
 
-def test_fused_optimizers_are_one_kernel_for_each_parameter() -> None:
+def test_lists_of_tensors_are_stepped_in_few_launches() -> None:
+    torch.manual_seed(0)
+    host = [torch.rand(3, 4) + 1, torch.rand(5) + 1, torch.rand(0), torch.rand(())]
+    device = [x.to("netcl") for x in host]
+    for number in range(5):
+        for xs in (host, device):
+            torch._foreach_lerp_(xs, torch._foreach_sqrt(xs), 0.25)
+            torch._foreach_addcdiv_(xs, xs, torch._foreach_add(xs, 1), [0.1 * number, 1, 2, 3])
+            torch._foreach_add_(xs[:2], torch._foreach_mul(xs, 2)[:2], alpha=0.5)
+        for a, b in zip(device, host, strict=True):
+            torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-6)
+    with pytest.raises(RuntimeError, match="size"):
+        torch._foreach_add_(device[:1], device[1:2])
+    for xs in (
+        host,
+        device,
+    ):  # the same tensor twice, views, one of another dtype, a tensor as number
+        torch._foreach_mul_([xs[0], xs[0], xs[1]], 3.0)
+        torch._foreach_add_(
+            [xs[0].t()[1:], xs[1][::2]], [xs[0].t()[1:] + 1, xs[1][:3] + 1], alpha=2
+        )
+        torch._foreach_div_([xs[0], xs[1]], torch.full((), 7.0).to(xs[0].device))
+        torch._foreach_sub_([xs[0], xs[1].double().float()], [xs[0] * 0.5, xs[1].half()])
+    for a, b in zip(device, host, strict=True):
+        torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_fused_step_takes_another_learning_rate() -> None:
+    torch.manual_seed(0)
+    host = [torch.randn(3, 4), torch.randn(5), torch.randn(11)]
+    device = [x.to("netcl") for x in host]
+    steps = [torch.optim.AdamW(xs, 0.1, fused=True) for xs in (host, device)]
+    for number in range(5):
+        grads = [torch.randn(x.shape) for x in host]
+        for optimizer, xs in zip(steps, (host, device), strict=True):
+            optimizer.param_groups[0]["lr"] = 0.1 / (number + 1)
+            for x, grad in zip(xs, grads, strict=True):
+                x.grad = grad.to(x.device)
+            optimizer.step()
+    for a, b in zip(device, host, strict=True):
+        torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-6)
+
+
+def test_fused_optimizers_compute_what_the_others_do() -> None:
     kinds: list[tuple[Any, dict[str, Any]]] = [
         (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
         (torch.optim.SGD, {}),
         (torch.optim.Adam, {"weight_decay": 0.1}),
-        (torch.optim.AdamW, {"maximize": True}),
+        (torch.optim.AdamW, {"maximize": True, "amsgrad": True}),
     ]
     for kind, options in kinds:
         torch.manual_seed(1)

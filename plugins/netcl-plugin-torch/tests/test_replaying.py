@@ -81,39 +81,6 @@ def test_steps_are_those_of_an_uncompiled_model(ran: list[Any]) -> None:
     torch.testing.assert_close(state, plain.state_dict(), rtol=2e-3, atol=2e-4)
 
 
-def test_lists_of_tensors_are_stepped_by_replays(ran: list[Any]) -> None:
-    torch.manual_seed(0)
-    host = [torch.rand(3, 4) + 1, torch.rand(5) + 1, torch.rand(0), torch.rand(())]
-    device = [x.to("netcl") for x in host]
-    for number in range(5):
-        for xs in (host, device):
-            torch._foreach_lerp_(xs, torch._foreach_sqrt(xs), 0.25)
-            torch._foreach_addcdiv_(xs, xs, torch._foreach_add(xs, 1), [0.1 * number, 1, 2, 3])
-            torch._foreach_add_(xs[:2], torch._foreach_mul(xs, 2)[:2], alpha=0.5)
-        for a, b in zip(device, host, strict=True):
-            torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-6)
-    assert ran
-    with pytest.raises(RuntimeError, match="size"):
-        torch._foreach_add_(device[:1], device[1:2])
-
-
-def test_a_fused_step_takes_another_learning_rate(ran: list[Any]) -> None:
-    torch.manual_seed(0)
-    host = [torch.randn(3, 4), torch.randn(5), torch.randn(11)]
-    device = [x.to("netcl") for x in host]
-    steps = [torch.optim.AdamW(xs, 0.1, fused=True) for xs in (host, device)]
-    for number in range(5):
-        grads = [torch.randn(x.shape) for x in host]
-        for optimizer, xs in zip(steps, (host, device), strict=True):
-            optimizer.param_groups[0]["lr"] = 0.1 / (number + 1)
-            for x, grad in zip(xs, grads, strict=True):
-                x.grad = grad.to(x.device)
-            optimizer.step()
-    assert ran
-    for a, b in zip(device, host, strict=True):
-        torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-6)
-
-
 def views(x: Any, y: Any) -> Any:
     return x.t(), (x.t() @ y).relu(), x, x[1:].clone()
 

@@ -62,8 +62,12 @@ def _function(causal: bool, scale: float | None, gqa: bool) -> Callable[..., Any
 def _run(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None, gqa: bool,
          wanted: Any) -> Any:  # fmt: skip
     # The statistic is there for the record that it holds: nobody reads its elements.
-    function = _function(causal, scale, gqa)
-    return forward_of(function, (q, k, v, mask), lambda x: (x[..., 0],), [q.shape[:-1]], wanted)
+    key, function = ("attention", causal, scale, gqa), _function(causal, scale, gqa)
+    return forward_of(key, function, (q, k, v, mask), _no_statistic, [q.shape[:-1]], wanted)
+
+
+def _no_statistic(x: Any, *_: Any) -> Any:
+    return (x[..., 0],)
 
 
 def _run_backward(grad: Any, statistic: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool,

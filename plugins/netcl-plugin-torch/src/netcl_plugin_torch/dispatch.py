@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import DeviceError, NetclError
+from netcl_plugin_torch.calls import KnownCalls, found, recorded
 from netcl_plugin_torch.collectives import through_host
 from netcl_plugin_torch.device import FALLBACKS
 from netcl_plugin_torch.tensor import (
@@ -44,6 +45,10 @@ _GRAD_OFF: Final = ag.no_grad()
 _DIRECT: Final[set[Any]] = set()
 _ACTIVE: Final = threading.local()
 _HOST: Final = torch.device("cpu")
+#: Rows whose results depend on more of a tensor than its shape.
+_BY_DATA: Final = (
+    "nonzero", "masked_select", "_unique2", "index_fill.int_Tensor",
+)  # fmt: skip
 
 
 class Unfit(Exception):  # noqa: N818 - no error of the user's: the host computes instead
@@ -132,37 +137,87 @@ def _wrapped(results: Any, given: Sequence[Any], dtypes: Any) -> Any:
     return wrap(raw)
 
 
-def _by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """What computes an op by a function of netcl Tensors; the host where that does not do it."""
     expected: dict[Any, Any] = {}
+    calls = KnownCalls()
+    by_data = name_of_op(func) in _BY_DATA
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        given: list[Any] = []
-        kinds: list[Any] = []
-        for x in args:  # written out: every op passes here
-            if type(x) is NetclTensor:
+        if by_data:
+            return in_general(args, kwargs)
+        parts: list[Any] = [*kwargs]
+        raws: list[Any] = []
+        for x in (*args, *kwargs.values()) if kwargs else args:  # every op passes here
+            kind = type(x)
+            if kind is NetclTensor:
                 raw = x.raw
-                given.append(raw)
-                kinds.append(raw.dtype if raw.shape else (raw.dtype,))
+                raws.append(raw)
+                parts += (raw.shape, raw.dtype, raw.geometry)
+            elif kind is float:
+                parts += (kind, x or str(x))  # 0.0 is not -0.0
+            elif kind is list and not any(isinstance(item, torch.Tensor) for item in x):
+                parts.append(tuple(x))
+            elif kind is list or isinstance(x, torch.Tensor):
+                return in_general(args, kwargs)
             else:
-                given.append(raw_of(x))
-                kinds.append(_kind(x))
-        if kwargs:
-            kinds += [_kind(x) for x in kwargs.values()]
-        key = tuple(kinds)
+                parts += (kind, x)
+        key = tuple(parts)
+        try:
+            known = calls.get(key)
+        except TypeError:  # of what has no hash
+            return in_general(args, kwargs)
+        if known and known.serves(raws):
+            try:
+                results = known.run(raws)
+            except NetclError as error:
+                return _by_host_instead(func, args, kwargs, error)
+            if type(results) is list:
+                return tuple([wrap(result) for result in results])
+            return wrap(results)
+        results = in_general(args, kwargs)
+        if calls.notes(key):
+            calls[key] = _call_of(function, args, kwargs, expected) or ()
+        return results
+
+    def in_general(args: Any, kwargs: Any) -> Any:
+        given = [raw_of(x) for x in args]
+        key = tuple([_kind(x) for x in (*args, *kwargs.values())])
         dtypes = expected.get(key, _kind)
         if dtypes is _kind:
             dtypes = expected[key] = _result_dtypes(func, args, kwargs)
         try:
             with _GRAD_OFF:
-                if kwargs:
-                    results = function(*given, **{name: raw_of(x) for name, x in kwargs.items()})
-                else:
-                    results = function(*given)
+                results = function(*given, **{name: raw_of(x) for name, x in kwargs.items()})
                 return _wrapped(results, given, dtypes)
         except (NetclError, Unfit) as error:
             return _by_host_instead(func, args, kwargs, error)
 
     return run
+
+
+def _call_of(function: Callable[..., Any], args: Any, kwargs: Any, expected: Any) -> Any:
+    """The one call that a row is for such arguments; None: it is none, or does more."""
+    values = [*args, *kwargs.values()]
+    places = [i for i, x in enumerate(values) if type(x) is NetclTensor]
+
+    def run(*tensors: Any) -> Any:
+        given = list(values)
+        for i, x in zip(places, tensors, strict=True):
+            given[i] = x
+        count = len(args)
+        return function(*given[:count], **dict(zip(kwargs, given[count:], strict=True)))
+
+    try:
+        known = found(*recorded(run, [values[i].raw for i in places]))
+    except (NetclError, Unfit):
+        return None
+    dtypes = expected.get(tuple([_kind(x) for x in values]))
+    if known is None or dtypes is None:
+        return None
+    wanted = dtypes if isinstance(dtypes, list) else [dtypes]
+    given = [spec.dtype for spec in known.call.results]
+    return known if given[: len(wanted)] == wanted and known.several == (len(wanted) > 1) else None
 
 
 def _kind(x: Any) -> Any:
@@ -208,7 +263,7 @@ def resolve(func: Any) -> Callable[..., Any]:
         return through_host(func)
     name = name_of_op(func)
     if name in ROWS:
-        return _by_row(func, ROWS[name])
+        return by_row(func, ROWS[name])
     for prefix, resolver in _FAMILIES.items():
         if name.startswith(prefix):
             return resolver(func)
@@ -295,13 +350,13 @@ def _plain(func: Any, schema: Any, places: Sequence[int]) -> Any:
 
 
 def _in_place(plain: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-    result = plain(x, *args, **kwargs)
     if type(x) is not NetclTensor:
-        return x.copy_(result)
+        return x.copy_(plain(x, *args, **kwargs))
+    result = OPS[plain](x, *args, **kwargs)
     if result.shape != x.shape:
         text = f"output with shape {list(x.shape)} doesn't match the broadcast shape"
         raise RuntimeError(f"{text} {list(result.shape)}")
-    if not torch.can_cast(result.dtype, x.dtype):
+    if result.dtype != x.dtype and not torch.can_cast(result.dtype, x.dtype):
         text = f"result type {_word(result.dtype)} can't be cast to the desired output type"
         raise RuntimeError(f"{text} {_word(x.dtype)}")
     raw = result.raw

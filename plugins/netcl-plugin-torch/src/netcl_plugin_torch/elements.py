@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_plugin_torch.calls import KnownCalls, recorded, spec_of
 from netcl_plugin_torch.dispatch import ROWS, Unfit, row
 
 
@@ -136,11 +137,7 @@ def _fused(name: str, formula: Callable[..., Any]) -> None:
     ROWS[name] = ag.jit_compile(formula)
 
 
-@row("threshold_backward")
-def threshold_backward(grad: Any, x: Any, limit: Any) -> Any:
-    return ag.where(x <= limit, 0, grad)
-
-
+_fused("threshold_backward", lambda grad, x, limit: ag.where(x <= limit, 0, grad))
 _fused("sigmoid_backward", lambda grad, out: grad * out * (1 - out))
 _fused("tanh_backward", lambda grad, out: grad * (1 - out * out))
 
@@ -149,19 +146,32 @@ def _gradient(name: str, function: Callable[..., Any]) -> None:
     """The row of a gradient by netcl's own, which computes it from the operand."""
 
     def run(grad: Any, x: Any, *more: Any, **options: Any) -> Any:
-        return gradients(lambda x: function(x, *more, **options), [x], grad)[0]
+        key = name, *more, *options.items()
+        return gradients(lambda x: function(x, *more, **options), [x], grad, key)[0]
 
     ROWS[name] = run
 
 
-def gradients(function: Callable[..., Any], operands: Sequence[Any], grad: Any) -> list[Any]:
-    """The gradients of `function(*operands)`, which is computed for it."""
+def gradients(
+    function: Callable[..., Any], operands: Sequence[Any], grad: Any, key: Any = None
+) -> list[Any]:
+    """The gradients of `function(*operands)`, which is computed for it if they need that.
+
+    With a `key` of all that the function depends on, its call is kept.
+    """
+    if key is not None:
+        key = key, *map(spec_of, operands)
+        known = _CALLS.known(key, operands)
+        if known is not None:
+            return known.gradients(operands, known.kept(operands), grad, [True] * len(operands))
+    value, leaves = recorded(function, operands)
+    if key is not None and _CALLS.notes(key):
+        _CALLS.note(key, value, leaves)
     with ag.enable_grad():
-        leaves = [x.detach().requires_grad_() for x in operands]
-        value = function(*leaves)
         return list(ag.grad(value, leaves, grad, allow_unused=True))
 
 
+_CALLS: Final = KnownCalls()
 _gradient("gelu_backward", gelu)
 _gradient("silu_backward", ag.silu)
 _gradient("mish_backward", ag.mish)

@@ -5,68 +5,70 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import torch
 from torch.optim.optimizer import _foreach_supported_types
 from torch.utils import _foreach_utils
 
-import netcl_core.autograd as ag
-from netcl_core.errors import NetclError
-from netcl_plugin_torch.dispatch import Unfit, family, made_of_others, name_of_op, raw_of
-from netcl_plugin_torch.graph_rows import row_of
-from netcl_plugin_torch.replaying import Replaying
-from netcl_plugin_torch.tensor import NAMES, NetclTensor, wrap, write
+import netcl_core as nc
+from netcl_plugin_torch.dispatch import family, made_of_others, name_of_op, raw_of
+from netcl_plugin_torch.lists import Rows
+from netcl_plugin_torch.tensor import NetclTensor, wrap
 
-#: What is enough for a result to have the dtype of the first operand.
-_FLOATING: Final = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+#: The ops that `lists.cl.j2` has a formula for; it has `s` for a number and `a`, `b` for lists.
+_FORMULAS: Final = frozenset(
+    ["add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "sqrt", "neg", "abs", "reciprocal"]
+)
 
 
-def _listed(func: Any, row: Callable[..., Any]) -> Callable[..., Any]:
-    """An op of lists by its row, as a replay from its third call on; others by PyTorch's way."""
-    in_place = func._schema.is_mutable
-
-    def compute(args: Any, options: Any) -> list[Any]:
-        with ag.no_grad():
-            outputs = row(*[raw_of(x) for x in args], **dict(options))
-        return [x.value for x in outputs]
-
-    replaying, others = Replaying(compute), made_of_others(func)
+def _listed(func: Any, op: str) -> Callable[..., Any]:
+    """An op of lists in few launches; by PyTorch's way where the tensors are not alike."""
+    in_place, others = func._schema.is_mutable, made_of_others(func)
+    kinds = [str(x.type) for x in func._schema.arguments]
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        options = list(kwargs.items())
-        if not _are_alike((*args, *kwargs.values())):
-            return others(*args, **kwargs)
         try:
-            outputs = replaying(args, options)
-        except (NetclError, Unfit):
+            rows, options = _rows(op, args, kinds)
+            if kwargs.get("alpha", 1) != 1:
+                options["scalars"]["alpha"] = kwargs["alpha"]
+            if op.startswith("addc") and "each" not in options:
+                options["scalars"].setdefault("s", kwargs.get("value", 1))
+            if in_place:
+                rows.run(op, ("x",), **options)
+                return None
+            names, outputs = rows.names, rows.new("y")
+            rows.run(op, ("y",), read=names, **options)
+        except TypeError:  # nothing is written yet
             return others(*args, **kwargs)
-        name = NAMES[args[0][0].dtype]
-        if not in_place:
-            return [wrap(x.astype(name) if x.dtype != name else x) for x in outputs]
-        for target, new in zip(args[0], outputs, strict=True):
-            write(target, new)
-        return None
+        return [wrap(x) for x in outputs]
 
     return run
 
 
-def _are_alike(args: Any) -> bool:
-    """Whether all tensors of lists are on the device, of one floating dtype, and of one's sizes."""
-    first = args[0]
-    if not first or first[0].dtype not in _FLOATING:
-        return False
-    dtype = first[0].dtype
-    for x in args:
-        if isinstance(x, torch.Tensor):
-            return False
-        if type(x) is list and x and isinstance(x[0], torch.Tensor):
-            for tensor, one in zip(x, first, strict=True):
-                if (
-                    type(tensor) is not NetclTensor
-                    or tensor.dtype != dtype
-                    or tensor.shape != one.shape
-                ):
-                    return False
-    return True
+def _rows(op: str, args: Any, kinds: Any) -> tuple[Rows, dict[str, Any]]:
+    """The tensors of a call, and its numbers; raises TypeError where that cannot be."""
+    columns: dict[str, Any] = {"x": args[0]}
+    options: dict[str, Any] = {"scalars": {}}
+    for x, kind in zip(args[1:], kinds[1:], strict=False):
+        if kind == "List[Tensor]":
+            columns["b" if "a" in columns else "a"] = x
+        elif kind == "Tensor":
+            if x.dtype != args[0][0].dtype or x.dim():
+                raise TypeError("a number of another dtype")
+            raw = raw_of(x)
+            if type(x) is NetclTensor:
+                if nc.DTYPES[raw.dtype].wide != raw.dtype:
+                    raise TypeError("a number that kernels do not read")
+                options["pointers"] = {"other": raw}
+            else:
+                options["scalars"]["s"] = raw
+        elif isinstance(x, list):
+            options["each"] = {"s": x}
+        elif isinstance(x, (int, float)):
+            options["scalars"]["s"] = x
+        else:
+            raise TypeError(f"a {type(x).__name__}")
+    if op == "lerp" and "b" in columns:
+        raise TypeError("weights that are tensors")
+    return Rows(columns), options
 
 
 def register(library: Any) -> None:
@@ -79,8 +81,6 @@ def register(library: Any) -> None:
 @family("_foreach_")
 def of_lists(func: Any) -> Callable[..., Any]:
     """What computes an op of lists."""
-    name = name_of_op(func).removeprefix("_foreach_")
-    packet, _, kind = name.partition(".")
-    plain = getattr(torch.ops.aten, f"_foreach_{packet.removesuffix('_')}", None)
-    row = None if plain is None else row_of(getattr(plain, kind or "default", func))
-    return made_of_others(func) if row is None else _listed(func, row)
+    packet = name_of_op(func).removeprefix("_foreach_").partition(".")[0].removesuffix("_")
+    writes_out = any(x.kwarg_only and x.alias_info for x in func._schema.arguments)
+    return made_of_others(func) if writes_out or packet not in _FORMULAS else _listed(func, packet)

@@ -12,10 +12,9 @@ from netcl_plugin_torch.registration import load
 
 #: Rows that look at data, or that differentiate.
 _NEEDS_DATA: Final = (
-    "nonzero", "masked_select", "_unique2", "nll_loss_backward", "nll_loss2d_backward",
-    "index_fill.int_Scalar", "gelu_backward", "silu_backward", "mish_backward",
-    "leaky_relu_backward", "hardsigmoid_backward", "hardswish_backward", "avg_pool1d_backward",
-    "avg_pool2d_backward", "avg_pool3d_backward",
+    "nonzero", "masked_select", "_unique2", "index_fill.int_Scalar", "gelu_backward",
+    "silu_backward", "mish_backward", "leaky_relu_backward", "hardsigmoid_backward",
+    "hardswish_backward", "avg_pool1d_backward", "avg_pool2d_backward", "avg_pool3d_backward",
 )  # fmt: skip
 #: The names under which ops of lists of tensors have a row for one.
 _KINDS: Final = (".Tensor", "", ".Tensor_Scalar", ".Scalar")

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
 import torch
+from netcl_plugin_linalg.linear import PARAMETER_GRADIENTS
+from netcl_plugin_tensor.norm_runs import NORM_RUNS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_plugin_torch.dispatch import Unfit, decompositions, direct, overload, raw_of, row
-from netcl_plugin_torch.elements import gradients
-from netcl_plugin_torch.records import NetclRecord
-from netcl_plugin_torch.tensor import record_of, wrap, wrap_later
+from netcl_core.inspect.recorded import thread
+from netcl_plugin_torch.calls import KnownCalls, by_call, recorded, spec_of
+from netcl_plugin_torch.dispatch import (
+    Unfit,
+    by_row,
+    decompositions,
+    direct,
+    overload,
+    raw_of,
+    row,
+)  # fmt: skip
+from netcl_plugin_torch.records import CallRecord, NetclRecord, Record
+from netcl_plugin_torch.tensor import record_of, wrap, wrap_later, write
+
+aten = torch.ops.aten
 
 # -- products ------------------------------------------------------------------------------------
 
@@ -73,19 +87,62 @@ def vector_product(a: Any, b: Any) -> Any:
     return ag.matmul(a, b)
 
 
+def _is_linear(x: Any, weight: Any, bias: Any) -> bool:
+    """Whether netcl's op takes these operands; others PyTorch makes of products and sums."""
+    if x.dim() == 0 or weight.dim() != 2 or x.dtype != weight.dtype:
+        return False
+    sizes, dtype = weight.shape, weight.dtype
+    if x.shape[-1] != sizes[1]:
+        return False
+    return bias is None or (bias.dim() == 1 and bias.shape[0] == sizes[0] and bias.dtype == dtype)
+
+
+@direct("linear")
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    if _is_linear(x, weight, bias):
+        return _LINEAR(x, weight, bias)
+    return aten.linear.default.decompose(x, weight, bias)
+
+
+@row("linear_backward")
+def linear_backward(x: Any, grad: Any, weight: Any, mask: Sequence[bool]) -> Any:
+    gradients: list[Any] = [None, None, None]
+    if mask[0]:
+        gradients[0] = by_call("product", ag.matmul, grad, weight)
+    if grad.ndim != 2:
+        grad, x = (_lines(operand) for operand in (grad, x))
+    if mask[1] and mask[2]:
+        gradients[1:] = by_call("weight and bias", PARAMETER_GRADIENTS, grad, x)
+    elif mask[1]:
+        gradients[1] = by_call("weight", _weight_gradient, grad, x)
+    elif mask[2]:
+        gradients[2] = ag.sum(grad, 0)
+    return gradients
+
+
+def _weight_gradient(grad: Any, x: Any) -> Any:
+    return ag.matmul(grad, x, True)
+
+
+def _lines(x: Any) -> Any:
+    """A tensor as a matrix, whose rows are its last dimension."""
+    shape = (math.prod(x.shape[:-1]), x.shape[-1])
+    return x.alias(shape) if type(x) is nc.Tensor and x.geometry is None else ag.reshape(x, shape)
+
+
+@direct("linear_backward")
+def linear_gradients(x: Any, grad: Any, weight: Any, mask: Sequence[bool]) -> Any:
+    if not x.dtype == grad.dtype == weight.dtype or not grad.numel():
+        return _LINEAR_BACKWARD(x, grad, weight, mask)
+    before, thread.grad = thread.grad, False
+    try:
+        gradients = linear_backward(x.raw, grad.raw, weight.raw, mask)
+    finally:
+        thread.grad = before
+    return tuple([None if x is None else wrap(x) for x in gradients])
+
+
 # -- what an op keeps for its gradient ---------------------------------------------------------
-
-
-def recorded(
-    function: Callable[..., Any], raws: Sequence[Any], wanted: Sequence[bool] | None = None
-) -> tuple[Any, list[Any]]:
-    """`function(*raws)` with netcl's record of it, and the leaves of that record."""
-    leaves = [None if x is None else x.detach() for x in raws]
-    for i, leaf in enumerate(leaves):
-        if leaf is not None and (wanted is None or wanted[i]):
-            leaf.requires_grad_()
-    with ag.enable_grad():
-        return function(*leaves), leaves
 
 
 def needs_record(*tensors: Any) -> bool:
@@ -116,26 +173,57 @@ def _plain(*tensors: Any) -> list[Any]:
 
 
 def forward_of(
-    function: Callable[..., Any], tensors: Sequence[Any], statistics: Callable[..., Any],
-    shapes: Sequence[Any], wanted: Sequence[bool] | None = None,
+    key: Any, function: Callable[..., Any], tensors: Sequence[Any],
+    statistics: Callable[..., Any], shapes: Sequence[Any], wanted: Sequence[bool] | None = None,
+    dtype: Any = None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """The result of an op, and statistics of its first operand, the first with netcl's record.
+    """The result of an op, and statistics of its operands, the first with netcl's record.
 
-    `wanted` says of which tensors there will be gradients; None: of all, if of any.
+    `key` has all that the function depends on, besides these tensors; None: it is not known.
+    `wanted` says of which tensors there will be gradients; None: of all, if of any. `dtype` is
+    that of the statistics; None: float32, or float64.
     """
     raws = _plain(*tensors)
-    x, leaves, output = raws[0], raws, None
     records = needs_record(*tensors) if wanted is None else any(wanted)
+    (value, *_), record = called(key, function, raws, statistics, records, wanted)
+    return given(value, record, shapes, dtype)
+
+
+def called(
+    key: Any, function: Callable[..., Any], raws: Sequence[Any], statistics: Callable[..., Any],
+    records: bool, wanted: Sequence[bool] | None,
+) -> tuple[Sequence[Any], Record]:  # fmt: skip
+    """The results of a function as values, and its record."""
+    key = key and (key, records, *(wanted or ()), *map(spec_of, raws))
+    known = _CALLS.known(key, raws) if key else None
+    if known is not None:
+        results, kept = known.run_keeping(raws) if records else (known.run(raws), None)
+        record: Record = CallRecord(known, raws, (kept or []) if records else None, statistics)
+        return results if type(results) is list else [results], record
     if records:
         output, leaves = recorded(function, raws, wanted)
-        value = output.value  # on its memory without its version: no gradient here reads the result
-        raw = nc.Tensor(value.buffer, value.shape, value.dtype, value.device)
+        if key and _CALLS.notes(key):
+            _CALLS.note(key, output, leaves)
     else:
         with ag.no_grad():
-            raw = function(*raws)
-    record = NetclRecord(output, leaves, statistics)
-    dtype = torch.float64 if x.dtype == "float64" else torch.float32
+            output, leaves = function(*raws), [*raws]
+        if key and _CALLS.notes(key):
+            _CALLS.note(key, *recorded(function, raws))
+    outputs = output if isinstance(output, tuple) else (output,)
+    return [x.value for x in outputs], NetclRecord(
+        outputs[0] if records else None, leaves, statistics
+    )
+
+
+def given(value: Any, record: Record, shapes: Sequence[Any], dtype: Any = None) -> tuple[Any, ...]:
+    """A result, and the statistics that a record has, as PyTorch's tensors."""
+    # on its memory without its version: no gradient here reads the result
+    raw = nc.Tensor(value.buffer, value.shape, value.dtype, value.device)
+    dtype = dtype or (torch.float64 if value.dtype == "float64" else torch.float32)
     return wrap(raw), *[wrap_later(shape, dtype, record, i) for i, shape in enumerate(shapes)]
+
+
+_CALLS: Final = KnownCalls()
 
 
 def backward_of(
@@ -146,22 +234,18 @@ def backward_of(
     record = record_of(statistic)
     if record is None:
         output, leaves = recorded(function, _plain(*tensors), wanted)
-    else:
-        output, leaves = record.made, record.leaves
-    places = [i for i, want in enumerate(wanted) if want and leaves[i] is not None]
-    with ag.enable_grad():
-        gradients = ag.grad(output, [leaves[i] for i in places], grad.raw, retain_graph=True,
-                        allow_unused=True)  # fmt: skip
-    by_place = dict(zip(places, gradients, strict=True))
+        record = NetclRecord(output, leaves, lambda *_: ())
+    gradients = record.gradients(grad.raw, wanted)
     return tuple(
-        [wrap(by_place[i]) if by_place.get(i) is not None else None for i in range(len(wanted))]
-    )
+        [None if gradients[i] is None or not want else wrap(gradients[i])
+         for i, want in enumerate(wanted)]
+    )  # fmt: skip
 
 
 # -- norms -----------------------------------------------------------------------------------------
 
 
-def _moments(dims: Sequence[int], eps: float, keep: bool, x: Any) -> tuple[Any, Any]:
+def _moments(dims: Sequence[int], eps: float, keep: bool, x: Any, *_: Any) -> tuple[Any, Any]:
     """The mean, and one by the standard deviation."""
     wide = x if x.dtype == "float64" else x.astype("float32")
     return ag.mean(wide, tuple(dims), keep), ag.rsqrt(ag.var(wide, tuple(dims), 0, keep) + eps)
@@ -181,7 +265,8 @@ def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) ->
         )
     statistics = partial(_moments, range(lead, x.dim()), eps, True)
     sizes = (*x.shape[:lead], *(1,) * len(shape))
-    return forward_of(_layer_norm(shape, eps), (x, weight, bias), statistics, [sizes, sizes])
+    key, function = ("layer norm", *shape, eps), _layer_norm(shape, eps)
+    return forward_of(key, function, (x, weight, bias), statistics, [sizes, sizes])
 
 
 @direct("native_layer_norm_backward")
@@ -203,11 +288,11 @@ def _eps_of(x: Any, rstd: Any, dims: int) -> float:
 @direct("native_group_norm")
 def native_group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int,
                       eps: float) -> Any:  # fmt: skip
-    def statistics(raw: Any) -> Any:
+    def statistics(raw: Any, *_: Any) -> Any:
         return _moments((2,), eps, False, ag.reshape(raw, (n, groups, c // groups * hw)))
 
-    function = _group_norm(groups, eps)
-    return forward_of(function, (x, weight, bias), statistics, [(n, groups), (n, groups)])
+    key, function = ("group norm", groups, eps), _group_norm(groups, eps)
+    return forward_of(key, function, (x, weight, bias), statistics, [(n, groups), (n, groups)])
 
 
 def _group_norm(groups: int, eps: float) -> Callable[..., Any]:
@@ -241,13 +326,25 @@ def _batch_norm(
 def native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool,
                       momentum: float, eps: float) -> Any:  # fmt: skip
     running = _plain(mean, var)
-    function = _batch_norm(running[0], running[1], training, momentum, eps)
     dims = [i for i in range(x.dim()) if i != 1]
-    sizes = [(x.shape[1],)] * 2 if training else [(0,)] * 2
-    statistics: Any = partial(_moments, dims, eps, False)
     if not training:
-        statistics = lambda raw: (nc.zeros(0), nc.zeros(0))  # noqa: E731 - as short as the other
-    return forward_of(function, (x, weight, bias), statistics, sizes)
+        function = _batch_norm(running[0], running[1], training, momentum, eps)
+        statistics: Any = lambda *_: (nc.zeros(0), nc.zeros(0))  # noqa: E731 - short
+        return forward_of(None, function, (x, weight, bias), statistics, [(0,), (0,)])
+    shapes, statistics = [(x.shape[1],)] * 2, partial(_moments, dims, eps, False)
+    if None in running or x.numel() < 2 * x.shape[1] or not eps > 0:
+        function = _batch_norm(running[0], running[1], training, momentum, eps)
+        return forward_of(None, function, (x, weight, bias), statistics, shapes)
+
+    def norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any) -> Any:
+        return NORM_RUNS(x, weight, bias, 0, eps, mean, var, momentum)
+
+    operands, wanted = _plain(x, weight, bias, mean, var), (True, True, True)
+    records, key = needs_record(x, weight, bias), ("batch norm", eps, momentum)
+    results, record = called(key, norm, operands, statistics, records, wanted)
+    for statistic, moved in zip((mean, var), results[3:], strict=True):
+        write(statistic, moved)
+    return given(results[0], record, shapes)
 
 
 @direct("_native_batch_norm_legit.no_stats")
@@ -263,7 +360,9 @@ def native_batch_norm_backward(
 ) -> Any:  # fmt: skip
     running = [None, None] if training else _plain(mean, var)
     function = _batch_norm(running[0], running[1], training, 0.0, eps)
-    bias = None if weight is None else torch.zeros_like(weight)
+    bias = None  # of which a record knows
+    if weight is not None and record_of(save_mean) is None:
+        bias = torch.zeros_like(weight)
     gradients = backward_of(save_mean, function, (x, weight, bias), grad, mask)
     if mask[2] and gradients[2] is None:
         dims = [i for i in range(x.dim()) if i != 1]
@@ -309,34 +408,47 @@ _LOG_SOFTMAX_GRADIENT = ag.jit_compile(
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-def _nll(target: Any, weight: Any, reduction: int, ignore: int) -> Callable[..., Any]:
-    return lambda x: ag.nll_loss(x, target, weight, ignore, _REDUCTIONS[reduction])
+def _nll(reduction: int, ignore: int) -> Callable[..., Any]:
+    return lambda x, target, weight: ag.nll_loss(x, target, weight, ignore, _REDUCTIONS[reduction])
 
 
-@row("nll_loss_forward", "nll_loss2d_forward")
-def nll_loss_forward(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> Any:
-    losses = _nll(target, weight, reduction, ignore)(x)
+def _total_weight(reduction: int, ignore: int, x: Any, target: Any, weight: Any) -> Any:
     if reduction == 0:
-        return losses, nc.zeros((), dtype=x.dtype)
+        return (nc.zeros((), dtype=x.dtype),)
     counts = ag.ne(target, ignore)
     if weight is not None:
         counts = ag.where(counts, ag.index_select(weight, 0, _safe(target, counts)), 0.0)
-    return losses, ag.sum(counts.astype("float32")).astype(x.dtype)
+    return (ag.sum(counts.astype("float32")).astype(x.dtype),)
 
 
 def _safe(target: Any, counts: Any) -> Any:
     return ag.reshape(ag.where(counts, target, 0), (-1,))
 
 
-@row("nll_loss_backward", "nll_loss2d_backward")
+@direct("nll_loss_forward", "nll_loss2d_forward")
+def nll_loss_forward(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> Any:
+    key, statistics = ("nll", reduction, ignore), partial(_total_weight, reduction, ignore)
+    operands = x, target, weight
+    return forward_of(key, _nll(reduction, ignore), operands, statistics, [()], None, x.dtype)
+
+
+@direct("nll_loss_backward", "nll_loss2d_backward")
 def nll_loss_backward(grad: Any, x: Any, target: Any, weight: Any, reduction: int, ignore: int,
                       total_weight: Any) -> Any:  # fmt: skip
-    return gradients(_nll(target, weight, reduction, ignore), [x], grad)[0]
+    operands, wanted = (x, target, weight), (True, False, False)
+    return backward_of(total_weight, _nll(reduction, ignore), operands, grad, wanted)[0]
 
 
 @row("embedding")
 def embedding(weight: Any, indices: Any, *_: Any) -> Any:
-    return ag.embedding(indices, weight)
+    if type(indices) is not nc.Tensor or indices.geometry is not None or not indices.size:
+        return ag.embedding(indices, weight)
+    rows = by_call("rows", _rows, weight, indices.alias((indices.size,)))
+    return nc.Tensor(rows.memory, (*indices.shape, weight.shape[1]), rows.dtype, rows.device)
+
+
+def _rows(weight: Any, indices: Any) -> Any:
+    return ag.index_select(weight, 0, indices)
 
 
 @row("embedding_dense_backward")
@@ -350,3 +462,12 @@ def embedding_dense_backward(grad: Any, indices: Any, count: int, padding: int,
     if padding >= 0:
         rows = ag.where(ag.reshape(ag.ne(flat, padding), (-1, 1)), rows, 0.0)
     return ag.index_add(zeros, 0, flat, rows)
+
+
+_LINEAR: Final = by_row(aten.linear.default, ag.linear)
+_LINEAR_BACKWARD: Final = by_row(aten.linear_backward.default, linear_backward)
+
+
+def register(library: Any) -> None:
+    """Let PyTorch take `linear` for one op, whose gradient is one as well."""
+    library.impl("linear", linear, "PrivateUse1")

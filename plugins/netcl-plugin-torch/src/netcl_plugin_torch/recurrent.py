@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import netcl_core.autograd as ag
+from netcl_plugin_torch.calls import recorded
 from netcl_plugin_torch.dispatch import direct
-from netcl_plugin_torch.layers import needs_record, recorded
+from netcl_plugin_torch.layers import needs_record
 from netcl_plugin_torch.records import NetclRecord
 from netcl_plugin_torch.tensor import wrap, wrap_later
 
@@ -33,7 +34,7 @@ def _cell(
     return [*(wrap(output.value.detach()) for output in outputs), workspace]
 
 
-def _unread(x: Any) -> Any:
+def _unread(*_: Any) -> Any:
     raise NotImplementedError("netcl: the workspace of a recurrent cell holds no numbers")
 
 

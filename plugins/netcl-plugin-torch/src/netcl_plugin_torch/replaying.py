@@ -64,7 +64,7 @@ class _Given:
                     key.append(self._note(x.raw))
                 else:
                     tensors = record.tensors()
-                    key.append((len(tensors), getattr(record.made, "op_name", None)))
+                    key.append((len(tensors), record.name))
                     key += [self._note(tensor) for tensor in tensors]
             elif kind is list or kind is tuple:
                 key.append(len(x))
@@ -98,8 +98,7 @@ class Replaying:
     """Runs a function of PyTorch's tensors on netcl, op by op or as a replay.
 
     Args:
-        run: The function: of tensors, lists of them and settings; gives a list of PyTorch's
-            tensors, or of netcl's.
+        run: The function of tensors and settings; gives a list of PyTorch's tensors.
     """
 
     def __init__(self, run: Callable[..., Sequence[Any]]) -> None:
@@ -201,8 +200,6 @@ class _Replay:
         place = places.get(id(x))
         if place is not None:
             return place
-        if isinstance(x, nc.Tensor):
-            return self._tensor(x, True)
         if type(x) is not NetclTensor:
             if isinstance(x, torch.Tensor):
                 raise TypeError("a result on the host")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import weakref
 from typing import Any, Final, final
@@ -12,6 +13,7 @@ import torch
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core.inspect.streams import stream_of
 
 DEVICE: Final = torch.device("netcl", 0)
 #: PyTorch's dtype by netcl's name of it, and the other way round.
@@ -162,15 +164,36 @@ def wrap_later(shape: Any, dtype: torch.dtype, record: Any, place: int) -> Netcl
 def record_of(x: Any) -> Any:
     """netcl's record for gradients that a statistic keeps; None: it has none."""
     record = x.__dict__.get("record") if type(x) is NetclTensor else None
-    return None if record is None or record.made is None else record
+    return None if record is None or record.name is None else record
+
+
+def empty_raw(shape: tuple[int, ...], name: str) -> Any:
+    """An uninitialised netcl tensor on the device."""
+    device, dtype = nc.default_device(), nc.DTYPES[name]
+    return nc.Tensor(stream_of(device).allocate(math.prod(shape), dtype), shape, dtype.name, device)
+
+
+def filled_raw(shape: tuple[int, ...], name: str, value: Any) -> Any:
+    """A netcl tensor of one number."""
+    raw = empty_raw(shape, name)
+    stream_of(raw.device).fill(raw.memory, raw.size, nc.DTYPES[name], value)
+    return raw
 
 
 def view(x: NetclTensor, size: Any, strides: Any, offset: int) -> NetclTensor:
     """Other elements of the memory of `x`."""
-    raw = x.raw.viewed(ag.Geometry(tuple(size), tuple(strides), offset))
     tensor = _make(NetclTensor, size, strides=strides, storage_offset=offset,
                  dtype=x.dtype, device=DEVICE)  # fmt: skip
-    tensor.raw = raw
+    geometry = ag.Geometry(tuple(size), tuple(strides), offset)
+    tensor.raw = x.raw.viewed(geometry, None if tensor.is_contiguous() else False)
+    torch._functionalize_unsafe_set(tensor, x)
+    return tensor  # type: ignore[no-any-return]
+
+
+def reshaped(x: NetclTensor, shape: tuple[int, ...]) -> NetclTensor:
+    """All elements of `x`, whose memory holds nothing else and has them in C order."""
+    tensor = _make(NetclTensor, shape, dtype=x.dtype, device=DEVICE)
+    tensor.raw = x.raw.alias(shape)
     torch._functionalize_unsafe_set(tensor, x)
     return tensor  # type: ignore[no-any-return]
 

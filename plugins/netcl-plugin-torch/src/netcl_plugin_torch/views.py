@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import NetclError
-from netcl_plugin_torch.dispatch import direct, raw_of, update_metadata
+from netcl_core.inspect.data import dense
+from netcl_core.inspect.streams import stream_of
+from netcl_plugin_torch.dispatch import (
+    direct,
+    made_of_others,
+    overload,
+    raw_of,
+    update_metadata,
+)  # fmt: skip
 from netcl_plugin_torch.tensor import (
     DEVICE,
     NAMES,
     NetclTensor,
+    empty_raw,
+    filled_raw,
     name_of,
+    reshaped,
     to_device,
     to_host,
     view,
@@ -38,7 +49,7 @@ def empty(size: Sequence[int], dtype: Any = None, layout: Any = None, device: An
     if memory_format in (torch.channels_last, torch.channels_last_3d):
         like = torch.empty(size, device="meta", memory_format=memory_format)
         return empty_strided(size, like.stride(), dtype)
-    return wrap(nc.Tensor.empty(tuple(size), dtype=name_of(dtype or torch.get_default_dtype())))
+    return wrap(empty_raw(tuple(size), name_of(dtype or torch.get_default_dtype())))
 
 
 def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: Any = None, layout: Any = None,
@@ -47,15 +58,15 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: Any = None,
     _check(device, layout, pin_memory)
     geometry = ag.Geometry(tuple(size), tuple(stride))
     dtype = name_of(dtype or torch.get_default_dtype())
-    if geometry.is_contiguous:
-        raw = nc.Tensor.empty(geometry.shape, dtype=dtype)
-        return wrap(raw) if wrap_strides(raw.shape) == geometry.strides else _viewed(raw, geometry)
-    return _viewed(nc.Tensor.empty((geometry.end,), dtype=dtype), geometry)
+    if geometry.strides == wrap_strides(geometry.shape):
+        return wrap(empty_raw(geometry.shape, dtype))
+    shape = geometry.shape if geometry.is_contiguous else (geometry.end,)
+    return _viewed(empty_raw(shape, dtype), geometry)
 
 
 def wrap_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a tensor in C order."""
-    return torch.empty(shape, device="meta").stride()
+    return dense(tuple(shape)).strides
 
 
 def _viewed(raw: Any, geometry: Any) -> NetclTensor:
@@ -96,6 +107,8 @@ def as_strided(x: Any, size: Any, stride: Any, storage_offset: Any = None) -> An
 def view_(x: Any, size: Any, stride: Any = None) -> Any:
     shape = _full(x, size)
     if x.is_contiguous():
+        if x.raw.geometry is None:
+            return reshaped(x, shape)
         return view(x, shape, wrap_strides(shape), x.storage_offset())
     geometry = ag.Geometry(tuple(x.shape), x.stride(), x.storage_offset()).reshaped(shape)
     if geometry is None:
@@ -123,6 +136,49 @@ def transpose(x: Any, dim0: int, dim1: int) -> Any:
     if size:
         size[i], size[j], stride[i], stride[j] = size[j], size[i], stride[j], stride[i]
     return view(x, size, stride, x.storage_offset())
+
+
+@direct("permute")
+def permute(x: Any, dims: Sequence[int]) -> Any:
+    size, stride = x.shape, x.stride()
+    order = [_axis(x, dim) for dim in dims] if size else [0 for dim in dims if _axis(x, dim)]
+    if len(order) != len(size) or len({*order}) != len(size):
+        return torch.empty_strided(size, stride, device="meta").permute(dims)  # which tells why
+    return view(x, [size[i] for i in order], [stride[i] for i in order], x.storage_offset())
+
+
+@direct("squeeze", "squeeze.dim", "squeeze.dims")
+def squeeze(x: Any, dims: Any = None) -> Any:
+    size, stride = x.shape, x.stride()
+    if dims is None:
+        dims = range(len(size))
+    gone = {_axis(x, dim) for dim in ((dims,) if isinstance(dims, int) else dims)}
+    kept = [i for i, n in enumerate(size) if n != 1 or i not in gone]
+    return view(x, [size[i] for i in kept], [stride[i] for i in kept], x.storage_offset())
+
+
+@direct("split.Tensor", "split_with_sizes")
+def split(x: Any, sizes: Any, dim: int = 0) -> Any:
+    count = x.shape[dim] if x.dim() else 0
+    if isinstance(sizes, int) and sizes > 0 and count:
+        sizes = [min(sizes, count - at) for at in range(0, count, sizes)]
+    if isinstance(sizes, int) or not count or sum(sizes) != count or min(sizes) < 0:
+        meta = torch.empty_strided(x.shape, x.stride(), device="meta").split(sizes, dim)
+        return [view(x, part.shape, part.stride(), part.storage_offset() + x.storage_offset())
+                for part in meta]  # fmt: skip
+    i = _axis(x, dim)
+    size, stride, offset = [*x.shape], x.stride(), x.storage_offset()
+    parts = []
+    for n in sizes:
+        size[i] = n
+        parts.append(view(x, size, stride, offset))
+        offset += n * stride[i]
+    return parts
+
+
+@direct("unbind.int")
+def unbind(x: Any, dim: int = 0) -> Any:
+    return [select(x, dim, i) for i in range(x.shape[dim])]
 
 
 @direct("t")
@@ -282,14 +338,15 @@ def clone(x: Any, memory_format: Any = None) -> Any:
     return _copied(x, x.raw.dtype, memory_format)
 
 
+_PRESERVED: Final = (None, torch.preserve_format)
+
+
 def _copied(x: Any, dtype: str, memory_format: Any) -> Any:
     """A copy in a dtype, of the strides that PyTorch gives a clone."""
     raw = x.raw
     with ag.no_grad():
-        if x.is_contiguous() and memory_format in (
-            None,
-            torch.preserve_format,
-            torch.contiguous_format,
+        if memory_format is torch.contiguous_format or (
+            memory_format in _PRESERVED and x.is_contiguous()
         ):
             return wrap(raw.duplicate() if dtype == raw.dtype else raw.astype(dtype))
         like = torch.empty_strided(x.shape, x.stride(), device="meta").clone(
@@ -352,14 +409,48 @@ def fill_(x: Any, value: Any) -> Any:
     if isinstance(number, complex):
         raise RuntimeError("value cannot be converted to a real dtype without overflow")
     if x.numel():
-        number = torch.tensor(number, dtype=x.dtype).item()  # as PyTorch rounds and wraps it
-        write(x, nc.Tensor.full(tuple(x.shape), number, x.raw.dtype))
+        _fill(x, torch.tensor(number, dtype=x.dtype).item())  # as PyTorch rounds and wraps it
     return x
 
 
 @direct("zero_")
 def zero_(x: Any) -> Any:
-    return fill_(x, 0)
+    if x.numel():
+        _fill(x, 0)
+    return x
+
+
+def _fill(x: Any, number: Any) -> None:
+    raw = x.raw
+    if raw.geometry is None:
+        stream_of(raw.device).fill(raw.memory, raw.size, nc.DTYPES[raw.dtype], number)
+        raw.mark_changed()
+    else:
+        overwrite(x, filled_raw(tuple(x.shape), raw.dtype, number))
+
+
+def _alike(name: str, value: Any) -> None:
+    """`zeros_like` and its kin: at once where strides, device and layout are the usual ones."""
+    others = made_of_others(overload(name))
+
+    @direct(name)
+    def run(x: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+            pin_memory: Any = None, memory_format: Any = None) -> Any:  # fmt: skip
+        if (
+            type(x) is NetclTensor and x.is_contiguous() and memory_format in _PRESERVED
+            and layout in _STRIDED and not pin_memory and device in _HERE
+            and (dtype is None or dtype in NAMES)
+        ):  # fmt: skip
+            shape, kind = tuple(x.shape), name_of(dtype or x.dtype)
+            return wrap(empty_raw(shape, kind) if value is None else filled_raw(shape, kind, value))
+        return others(x, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory,
+                      memory_format=memory_format)  # fmt: skip
+
+
+_STRIDED: Final = (None, torch.strided)
+_HERE: Final = (None, DEVICE)
+for _name, _value in (("empty_like", None), ("zeros_like", 0), ("ones_like", 1)):
+    _alike(_name, _value)
 
 
 @direct("_local_scalar_dense")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from netcl_plugin_conv.convolution import WEIGHTS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_plugin_torch.calls import by_call
 from netcl_plugin_torch.dispatch import Unfit, row
 from netcl_plugin_torch.elements import gradients
 
@@ -42,25 +44,38 @@ def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride
                          output_padding: Any = None, groups: int = 1,
                          mask: Any = None) -> Any:  # fmt: skip
     dims = weight.ndim - 2
-    stride, padding, dilation = (_each(v, dims) for v in (stride, padding, dilation))
-    attrs = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    lines = [_each(v, dims) for v in (stride, padding, dilation)]
+    key: tuple[Any, ...] = (*lines, groups, transposed)
     grads: list[Any] = [None, None, None]
-    if mask[0] and transposed:
-        gradient = _conv("conv", dims)(grad, weight, None, **attrs)
-        grads[0] = gradient[(..., *(slice(0, n) for n in x.shape[2:]))]
-    elif mask[0]:
-        sizes = zip(x.shape[2:], grad.shape[2:], weight.shape[2:], stride, padding, dilation,
-                    strict=True)  # fmt: skip
-        left = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in sizes]
-        grads[0] = _conv("conv_transpose", dims)(
-            grad, weight, None, output_padding=tuple(left), **attrs
-        )
+    if mask[0]:
+        sizes = x.shape[2:]
+        operand: Any = partial(_operand_gradient, key, sizes)
+        grads[0] = by_call(("conv operand", *key, sizes), operand, grad, weight)
     if mask[1]:
-        first, second = (grad, x) if transposed else (x, grad)
-        grads[1] = WEIGHTS[dims - 1](first, second, tuple(weight.shape[2:]), **attrs)
+        sizes, operands = weight.shape[2:], (grad, x) if transposed else (x, grad)
+        function = partial(_weight_gradient, key, sizes)
+        grads[1] = by_call(("conv weight", *key, sizes), function, *operands)
     if mask[2]:
         grads[2] = ag.sum(grad, tuple(i for i in range(grad.ndim) if i != 1))
     return tuple(grads)
+
+
+def _operand_gradient(settings: Any, sizes: Any, grad: Any, weight: Any) -> Any:
+    stride, padding, dilation, groups, transposed = settings
+    attrs = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    dims = len(sizes)
+    if transposed:
+        gradient = _conv("conv", dims)(grad, weight, None, **attrs)
+        return gradient[(..., *(slice(0, n) for n in sizes))]
+    rows = zip(sizes, grad.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
+    left = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in rows]
+    return _conv("conv_transpose", dims)(grad, weight, None, output_padding=tuple(left), **attrs)
+
+
+def _weight_gradient(settings: Any, sizes: Any, first: Any, second: Any) -> Any:
+    stride, padding, dilation, groups, _ = settings
+    attrs = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return WEIGHTS[len(sizes) - 1](first, second, tuple(sizes), **attrs)
 
 
 # -- pooling -----------------------------------------------------------------------------
