@@ -111,7 +111,7 @@ def numbers(kernel: nc.Kernel) -> list[int]:
      ("float16", Geometry((16, 8, 256, 64), (393216, 64, 1536, 1), 64), 8),
      ("bool", Geometry((16, 8, 256, 64), (393216, 64, 1536, 1), 64), 16),
      ("float64", Geometry((16, 8, 256, 64), (393216, 64, 1536, 1), 64), 2),
-     ("float32", Geometry((16, 64), (64, 1), 2), 2), ("float32", Geometry((16, 64), (64, 1), 1), 1),
+     ("float32", Geometry((16, 64), (64, 1), 2), 2), ("float32", Geometry((16, 64), (64, 1), 1), 4),
      ("float32", Geometry((16, 63), (64, 1), 0), 1), ("float32", Geometry((16, 64), (1, 0), 0), 4),
      ("float32", Geometry((16, 64), (128, 2), 0), 1),
      ("float32", Geometry((16, 64), (64, -1), 63), 1)],

@@ -24,7 +24,7 @@ from netcl_core.autograd import (
 )
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import norm_blocks
-from netcl_plugin_tensor.reducing import SUM, RowTeams, reduction_kernels, row_teams, tree_sum
+from netcl_plugin_tensor.reducing import RowTeams, row_teams, tree_sum
 
 TEMPLATE: Final = "tensor/norm_rows.cl.j2"
 FORWARD: Final = "norm_rows"
