@@ -37,7 +37,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, options: Any, *tensors: Any) -> Any:
         wanted = list(ctx.needs_input_grad[1:])
-        forward = _run if _is_eager(tensors) else _FORWARD
+        forward: Any = _run if _is_eager(tensors) else _FORWARD
         output, statistic = forward(*tensors, *options, wanted)
         ctx.save_for_backward(statistic, *tensors)
         ctx.options = *options, wanted
@@ -47,7 +47,7 @@ class _Attention(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Any) -> Any:
         statistic, *tensors = ctx.saved_tensors
-        backward = _run_backward if _is_eager((grad, statistic)) else _BACKWARD
+        backward: Any = _run_backward if _is_eager((grad, statistic)) else _BACKWARD
         gradients = iter(backward(grad, statistic, *tensors, *ctx.options))
         return None, *[next(gradients) if want else None for want in ctx.options[-1]]
 
