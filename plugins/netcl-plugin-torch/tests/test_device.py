@@ -115,6 +115,53 @@ def test_second_gradients() -> None:
     same(run)
 
 
+def test_linear_is_one_op_and_its_gradient_another() -> None:
+    def run(device: str, bias: bool = True, lead: tuple[int, ...] = (2, 3)) -> Any:
+        torch.manual_seed(0)
+        operands = [torch.randn(*lead, 4), torch.randn(5, 4), *[torch.randn(5)] * bias]
+        operands = [x.to(device).requires_grad_() for x in operands]
+        output = torch.nn.functional.linear(*operands)
+        first = torch.autograd.grad(output.tanh().sum(), operands, create_graph=True)
+        second = torch.autograd.grad(sum(x.square().sum() for x in first), operands)
+        return [output, *first, *second]
+
+    for options in ({}, {"bias": False}, {"lead": ()}, {"lead": (0,)}):
+        for a, b in zip(run("netcl", **options), run("cpu", **options), strict=True):
+            torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=1e-5)
+    x = torch.ones(2, 4, device="netcl")
+    assert "Linear" in str(torch.nn.functional.linear(x, x.clone().requires_grad_()).grad_fn)
+    for weight in (
+        torch.ones(4),
+        torch.ones(3, 5),
+    ):  # PyTorch's way: a vector, or what does not fit
+        if weight.dim() == 1:
+            assert torch.nn.functional.linear(x, weight.to("netcl")).tolist() == [4, 4]
+            continue
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            torch.nn.functional.linear(x, weight.to("netcl"))
+
+
+def test_an_op_that_was_called_before_looks_at_all_that_it_depends_on() -> None:
+    """Its call is known from the third time on: of other numbers, strides and dtypes another."""
+    rows = torch.randn(3, 4, 6)
+
+    def run(device: str) -> Any:
+        x, given = rows.to(device), []
+        forms = [x[:, :3], x[:, 1:], x.transpose(1, 2)[:, :3], x[:, :3].half().float()]
+        for _ in range(4):
+            for form in forms:
+                for number in (0.0, -0.0, 1, 1.0, True, 2.5):
+                    given += [1 / (form * number), form + number]
+                given += [form.softmax(-1), form.sum(0), form.half() * 2, form > 0.5]
+                given += [
+                    torch.nn.functional.gelu(form, approximate=how) for how in ("none", "tanh")
+                ]
+        return given
+
+    for a, b in zip(run("netcl"), run("cpu"), strict=True):
+        torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=1e-5, check_stride=False)
+
+
 def test_an_error_in_a_backward_pass_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's engine would end the process: guard.py."""
 

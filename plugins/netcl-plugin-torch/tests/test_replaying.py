@@ -119,6 +119,26 @@ def test_arguments_may_be_views_share_memory_and_be_written(
             torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.skipif(nc.default_device().kind != "cpu", reason="needs the host's memory")
+def test_tensors_on_the_host_are_replayed_too(ran: list[Any]) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3))
+    run = torch.compile(plain, backend="netcl", dynamic=False)
+    kept = []
+    for _ in range(5):
+        x = torch.randn(4, 8)
+        gradients = []
+        for model in (run, plain):
+            output = model(x)
+            gradients.append(torch.autograd.grad(output.square().sum(), plain.parameters()))
+        kept.append((run(x), output))
+        torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+    assert len(set(ran)) >= 2  # the forward and the backward pass
+    for a, b in kept:  # results of earlier calls are what they were
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
 def test_dropout_draws_anew_and_the_seed_holds() -> None:
     torch._dynamo.reset()
     run = torch.compile(lambda x: nn.functional.dropout(x, 0.5), backend="netcl", dynamic=False)

@@ -37,7 +37,8 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, options: Any, *tensors: Any) -> Any:
         wanted = list(ctx.needs_input_grad[1:])
-        output, statistic = _FORWARD(*tensors, *options, wanted)
+        forward: Any = _run if _is_eager(tensors) else _FORWARD
+        output, statistic = forward(*tensors, *options, wanted)
         ctx.save_for_backward(statistic, *tensors)
         ctx.options = *options, wanted
         return output
@@ -46,8 +47,16 @@ class _Attention(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Any) -> Any:
         statistic, *tensors = ctx.saved_tensors
-        gradients = iter(_BACKWARD(grad, statistic, *tensors, *ctx.options))
+        backward: Any = _run_backward if _is_eager((grad, statistic)) else _BACKWARD
+        gradients = iter(backward(grad, statistic, *tensors, *ctx.options))
         return None, *[next(gradients) if want else None for want in ctx.options[-1]]
+
+
+def _is_eager(tensors: Any) -> bool:
+    """Whether nobody but the device is to see the op."""
+    return not torch._C._len_torch_dispatch_stack() and all(
+        x is None or type(x) is NetclTensor for x in tensors
+    )
 
 
 def _function(causal: bool, scale: float | None, gqa: bool) -> Callable[..., Any]:

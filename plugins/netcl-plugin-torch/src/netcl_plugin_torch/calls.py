@@ -7,6 +7,7 @@ is the same for the same shapes and settings. A function that is more than one c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, final
 
 import netcl_core.autograd as ag
@@ -25,11 +26,14 @@ class KnownCall:
         several: Whether the function gives all results of the call, in a tuple.
     """
 
-    __slots__ = ("_chosen", "_device", "_scalars", "_version", "call", "places", "several")
+    __slots__ = (
+        "_chosen", "_device", "_gradients", "_scalars", "_version", "call", "places", "several",
+    )  # fmt: skip
 
     def __init__(self, call: Any, places: Sequence[int], scalars: Any, several: bool) -> None:
         self.call, self.places, self._scalars, self.several = call, places, scalars, several
         self._device, self._chosen, self._version = call.device, thread.chosen, registry.version
+        self._gradients = KnownCalls()
 
     def serves(self, raws: Sequence[Any]) -> bool:
         """Whether the function would make this call now, of tensors like those then."""
@@ -64,12 +68,7 @@ class KnownCall:
             return gradients
         before, thread.grad = thread.grad, False
         try:
-            if type(self.call) is RegionCall:
-                parts = plan_gradients(self.call.plan, inputs, self._scalars, needs, [grad])
-            else:
-                grads = [grad] + [None] * (len(self.call.results) - 1)
-                parts = self.call.gradients_from(inputs, kept, grads, needs)
-            for i, part in zip(self.places, parts, strict=True):
+            for i, part in zip(self.places, self._parts(inputs, kept, grad, needs), strict=True):
                 if part is not None:
                     part = whole(part)
                     known = gradients[i]
@@ -77,6 +76,39 @@ class KnownCall:
         finally:
             thread.grad = before
         return gradients
+
+    def _parts(self, inputs: Sequence[Any], kept: Any, grad: Any, needs: Any) -> Sequence[Any]:
+        """The gradients of the operands; by the one call that they are, if it is known."""
+        call = self.call
+        if type(call) is RegionCall:
+            return plan_gradients(call.plan, inputs, self._scalars, needs, [grad])
+        operands = [*inputs, *kept, grad]
+        key = needs, spec_of(grad)
+        known = self._gradients.known(key, operands) if None not in kept else None
+        if known is not None:
+            results = known.run(operands)
+            parts = iter(results if known.several else [results])
+            return [next(parts) if need else None for need in needs]
+        grads = [grad] + [None] * (len(call.results) - 1)
+        if None not in kept and self._gradients.notes(key):
+            output, leaves = recorded(partial(self._differentiated, needs), operands)
+            self._gradients.note(key, output, leaves)
+        return call.gradients_from(inputs, kept, grads, needs)  # type: ignore[no-any-return]
+
+    def _differentiated(self, needs: Any, *operands: Any) -> Any:
+        """The gradients that are wanted as a function; None: one is not there, or no tensor."""
+        call, count = self.call, len(self.places)
+        inputs, kept, grad = operands[:count], operands[count:-1], operands[-1]
+        results = len(call.results)
+        wanted = [bool(need) for need in call.operands(needs)]
+        saved = ag.Saved(call.name, tuple(call.operands(inputs)), kept[:results], call.attrs,
+                         tuple(wanted), kept[results:])  # fmt: skip
+        parts = call.rule()(saved, grad, *[None] * (results - 1))
+        chosen = [part for part, want in zip(parts, wanted, strict=True) if want]
+        shapes = [(x.shape, x.dtype) for x, need in zip(inputs, needs, strict=True) if need]
+        if [(getattr(x, "shape", None), getattr(x, "dtype", None)) for x in chosen] != shapes:
+            return None
+        return tuple(chosen) if len(chosen) > 1 else chosen[0]
 
 
 def spec_of(raw: Any) -> Any:
@@ -160,7 +192,7 @@ def by_call(key: Any, function: Callable[..., Any], *raws: Any) -> Any:
         key: All that the function depends on, besides its operands.
         function: One without other effects, whose way no element of an operand decides.
     """
-    if thread.tracer is not None:
+    if any(type(x) is ag.Node for x in raws):  # what a compiler gives while it traces
         return function(*raws)
     key = key, *map(spec_of, raws)
     known = _CALLS.known(key, raws)

@@ -94,30 +94,38 @@ class GraphPart(torch.nn.Module):
         self._several = isinstance(outputs, (tuple, list))
         self._copied = [_is_copy(node) for node in (outputs if self._several else [outputs])]
         self._refused = False
+        self._replaying = Replaying(self._computed)
 
     def forward(self, *args: Any) -> Any:
         if self._refused:
             return self.graph(*args)
         host = not any(type(x) is NetclTensor for x in args)
-        given = [_raw(x) for x in args]
         try:
-            with ag.no_grad():
-                outputs = self.function(*given)
+            if host:
+                given = [wrap(_raw(x)) if isinstance(x, torch.Tensor) else x for x in args]
+                results = [_host(x.raw) for x in self._replaying(*given)]
+                _wait()
+            else:  # part of a graph that is a replay itself
+                results = self._computed(*args)
         except ReplayError:  # of a capture, which goes on elsewhere
             raise
         except (NetclError, Unfit):
             self._refused = True
             return self.graph(*args)
+        return tuple(results) if self._several else results[0]
+
+    def _computed(self, *args: Any) -> list[Any]:
+        """The results on the device of tensors there."""
+        given = [_raw(x) for x in args]
+        with ag.no_grad():
+            outputs = self.function(*given)
         computed: list[Any] = []
         for x, copied in zip(outputs, self._copied, strict=True):
             raw = x.value
             if copied and (raw.is_alias or any(raw is other for other in (*given, *computed))):
                 raw = raw.duplicate()
             computed.append(raw)
-        results = [_host(raw) if host else wrap(raw) for raw in computed]
-        if host:
-            _wait()
-        return tuple(results) if self._several else results[0]
+        return [wrap(raw) for raw in computed]
 
 
 def _wait() -> None:
