@@ -462,7 +462,7 @@ class OperatorCall:
         return self.operator.decomposed(operands, self.attrs)
 
 
-def kernels_of(operator: Operator, *operands: Spec, device: Device, **attrs: Any) -> Kernels:
+def kernels_of(operator: Operator, *operands: Spec | None, device: Device, **attrs: Any) -> Kernels:
     """The launches of an op, for a plan of another op that contains them.
 
     The implementation and its settings are those that a call would get.
@@ -478,7 +478,7 @@ def kernels_of(operator: Operator, *operands: Spec, device: Device, **attrs: Any
 
     Args:
         operator: The op.
-        operands: Shape and dtype of each of its operands.
+        operands: Shape and dtype of each of its operands, None for an absent one.
         device: Where it runs.
         attrs: Its metadata.
 
