@@ -478,7 +478,7 @@ def kernels_of(operator: Operator, *operands: Spec | None, device: Device, **att
 
     Args:
         operator: The op.
-        operands: Shape and dtype of each of its operands.
+        operands: Shape and dtype of each of its operands, None for an absent one.
         device: Where it runs.
         attrs: Its metadata.
 
