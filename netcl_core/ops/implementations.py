@@ -1,7 +1,8 @@
 """Implementations: how one kind of device computes an op.
 
 A `Request` is all that an implementation plans from; `Requirements` say which requests it takes;
-a `Space` what may be tried to make it faster; `Saved` is what a backward finds of the call.
+a `Space` what may be tried to make it faster; `Slots` what is computed in its kernels besides what
+it is there for; `Saved` is what a backward finds of the call.
 """
 
 from __future__ import annotations
@@ -13,20 +14,62 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.codegen.slots import NO_SLOTS, Slots
 from netcl_core.errors import MutationError, RegistrationError, coded, message
 from netcl_core.hardware import programs
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.programs import Recipe, Rewrite
 from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.host_calls import HostCall
-from netcl_core.runtime.kernels import Kernels, Spec
+from netcl_core.runtime.kernels import Arg, Kernels, Spec
 from netcl_core.runtime.rendering import program
 
 Attrs: TypeAlias = Mapping[str, Any]
 #: A value for each name of a space's choices; nobody may change it.
 Settings: TypeAlias = Mapping[str, Any]
 NO_SETTINGS: Final[Settings] = MappingProxyType({})
+
+
+class Slots:
+    """What an implementation renders into its kernel: nothing, unless a plugin fills them.
+
+    >>> ag.NO_SLOTS.prologue is None, ag.NO_SLOTS.args([("in", 0)], [("ulong", 3)])
+    (True, (('in', 0), ('ulong', 3)))
+
+    Attributes:
+        prologue: What computes the elements of input 0; None: they are read.
+        epilogue: What works on the elements of output 0; None: they are written.
+        scalars: The compute types of the numbers of each call, whether a kernel reads them or not.
+    """
+
+    prologue: Any = None
+    epilogue: Any = None
+    scalars: Any = ()
+
+    def context(self, width: int, aligned: bool = False) -> dict[str, Any]:
+        """What a template needs.
+
+        `slot_functions` stand above the kernel, `slot_buffers` and `slot_numbers` in its
+        parameter list after its own buffers; `prologue` and `epilogue` (None: the kernel
+        reads in0 and writes out0 itself) have `call(width, index, value)`, and so has each of the
+        functions, by its name.
+        """
+        nothing = {"slot_functions": "", "slot_buffers": (), "slot_numbers": ()}
+        return {**nothing, "prologue": None, "epilogue": None}
+
+    def args(self, buffers: Sequence[Arg], numbers: Sequence[Arg]) -> tuple[Arg, ...]:
+        """A kernel's arguments: its own buffers, those of the slots, the slots' and its numbers.
+
+        Of its own buffers the input that the prologue replaces and the output that the
+        epilogue writes are left out.
+        """
+        return (*buffers, *numbers)
+
+    def split(self) -> tuple[Slots, Slots]:
+        """Those of a first launch, with the prologue, and of a last one, with the epilogue."""
+        return self, self
+
+
+NO_SLOTS: Final = Slots()
 
 
 @final

@@ -21,8 +21,7 @@ from netcl_core.tape import hooks
 from netcl_core.tape.computations import accumulate, convert
 from netcl_core.tape.gradients import PLAIN, Added, Arithmetic, Placed, refuse_unrecorded, whole
 from netcl_core.tape.modes import anomaly_mode
-from netcl_core.tape.node import Node, Target, origin, target_of
-from netcl_core.tape.released import walked_before
+from netcl_core.tape.node import Node, Target, origin, target_of, walked_before
 from netcl_core.tape.state import thread
 from netcl_core.tape.tracing import apart
 from netcl_core.tensors.tensor import Tensor

@@ -24,6 +24,7 @@ from netcl_market.survey import survey
 
 SECONDS: Final = 60.0
 _DONE: Final = "done"
+_QUOTED: Final = 3
 _CHILD: Final = """
 import json, sys
 given = json.loads(sys.argv[1])
@@ -117,3 +118,9 @@ def ended(returncode: int) -> str:
         return signal.Signals(-returncode).name
     except ValueError:
         return f"signal {-returncode}"
+
+
+def last_words(errors: Path) -> str:
+    """The last lines of what a process wrote into a file, in one line."""
+    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return " / ".join(lines[-_QUOTED:]) or "it said nothing"

@@ -80,24 +80,14 @@ def catalogue() -> None:
 )
 @_json
 @click.pass_context
-def build(
-    ctx: click.Context,
-    wheels: Path,
-    out: Path,
-    records: Path | None,
-    url: str,
-    title: str,
-    owners: Path | None,
-    others: tuple[str, ...],
-    as_json: bool,
-) -> None:
+def build(ctx: click.Context, /, **options: Any) -> None:
     """Write a static site and a package index.
 
     Wheels are read as zip files and never imported. Exit code 1: a wheel or a record was refused;
     the catalogue is written without it.
     """
     work = import_module("netcl_plugin_tools.catalogue.build")  # Jinja, Pygments, Markdown
-    ctx.exit(work.run(wheels, out, records, url, title, as_json, owners, others))
+    ctx.exit(work.run(**options))
 
 
 @click.command()

@@ -20,7 +20,7 @@ from typing import IO, Any, Final, final
 
 from netcl_market import child_processes
 from netcl_market.patience import Patience
-from netcl_market.probe import ended
+from netcl_market.probe import ended, last_words
 
 from netcl_core import config, errors
 from netcl_core.errors import NetclError
@@ -34,9 +34,8 @@ from netcl_plugin_kit.testing.running import merged
 _POLL: Final = 0.05
 #: Seconds in which a child that is done may end by itself: a plugin's thread may keep it.
 _PARTING: Final = 5.0
-#: What a child does before it says anything, and how many lines of its complaint are quoted.
+#: What a child does before it says anything.
 _START: Final = "its own start"
-_QUOTED: Final = 3
 #: The parts of what a child says that are outcomes; the parent merges those of the steps.
 _OUTCOMES: Final = ("outcomes", "steps")
 _CHILD: Final = """
@@ -232,7 +231,7 @@ def _converse(
             _end(child, _PARTING if said.over else 0.0)
     if said.over:
         return None
-    words = f": {_last_words(errors)}" if said.silent else ""
+    words = f": {last_words(errors)}" if said.silent else ""
     return said.death(
         False, f"it ended the interpreter ({ended(child_processes.code_of(child))}){words}"
     )
@@ -243,11 +242,6 @@ def _end(child: subprocess.Popen[bytes], patience: float) -> None:
     with suppress(subprocess.TimeoutExpired):
         child.wait(patience)
     child_processes.end(child)
-
-
-def _last_words(errors: Path) -> str:
-    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return " / ".join(lines[-_QUOTED:]) or "it said nothing"
 
 
 def _whole(file: Any) -> Iterator[str]:

@@ -19,6 +19,7 @@ from netcl_core.errors import MissingExtraError, message
 from netcl_core.plugins.protocol import MANIFEST, PLUGINS, canonical
 from netcl_plugin_kit.check.findings import CheckFinding
 from netcl_plugin_kit.check.subject import Subject
+from netcl_plugin_kit.packages.metadata import is_extra
 
 SCHEMA: Final = "manifest_schema.json"
 _LOWER: Final = frozenset({">=", ">", "==", "~=", "==="})
@@ -61,7 +62,7 @@ def _requirements(subject: Subject) -> Iterator[Requirement]:
             requirement = Requirement(text)
         except InvalidRequirement:
             continue
-        if "extra" not in str(requirement.marker or ""):
+        if not is_extra(requirement):
             yield requirement
 
 

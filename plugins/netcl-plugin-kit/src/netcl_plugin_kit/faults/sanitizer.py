@@ -21,6 +21,7 @@ from typing import Any, Final, final
 
 from netcl_market import child_processes
 from netcl_market.patience import Patience
+from netcl_market.probe import ended, last_words
 
 from netcl_core import config
 from netcl_core.inspect.data import Scratch
@@ -264,12 +265,11 @@ def _one_process(
                 del news["end"]
                 results.append(Simulated(**news, seconds=time.perf_counter() - last))
     if not started:
-        unfit = f"{NO_START}{_last_words(errors)}"
+        unfit = f"{NO_START}{last_words(errors)}"
         return [Simulated(unfit=unfit)] * len(jobs)
     if len(results) < len(jobs):
-        code = child_processes.code_of(child)
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        error = f"the simulator ended with {how}: {_last_words(errors)}"
+        how = ended(child_processes.code_of(child))
+        error = f"the simulator ended with {how}: {last_words(errors)}"
         results.append(Simulated(error=error))
     return results
 
@@ -295,8 +295,3 @@ def _dialogue(child: subprocess.Popen[str], request: str) -> Iterator[dict[str, 
             yield json.loads(line)
     finally:
         over.set()
-
-
-def _last_words(errors: Path) -> str:
-    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return " ".join(lines[-3:]) or "it said nothing"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import json
 from pathlib import Path
 from textwrap import fill
 
 import click
 
-from netcl_core.cli import print_text
+from netcl_core.cli import print_json, print_text
 from netcl_core.plugins.protocol import SCAFFOLDS, RecordKind
 
 
@@ -92,7 +91,7 @@ def new(
             "data_only": data_only,
             "folder": str(folder),
         }
-        print(json.dumps({**data, "files": files, "first": first, "next": steps}, indent=2))
+        print_json({**data, "files": files, "first": first, "next": steps})
         return
     example = names.operator == naming.EXAMPLE_OPERATOR
     what = f"with {names.op} as an example" if example else f"for the operator {names.operator}"

@@ -73,7 +73,7 @@ def read_metadata(raw: bytes) -> Metadata:
         requires=tuple(
             clean_line(text)
             for text, requirement in zip(requires, requirements, strict=True)
-            if not _is_extra(requirement)
+            if not is_extra(requirement)
         ),
         links=tuple(_links(fields)),
         readme=clean(readme),
@@ -123,7 +123,7 @@ def clean_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def _is_extra(requirement: Requirement) -> bool:
+def is_extra(requirement: Requirement) -> bool:
     """Whether something is needed only by an extra."""
     marker = requirement.marker
     return marker is not None and "extra" in str(marker)

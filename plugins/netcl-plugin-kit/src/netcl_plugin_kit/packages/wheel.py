@@ -24,7 +24,7 @@ from packaging.version import Version
 
 from netcl_core.errors import PluginError
 from netcl_core.plugins.protocol import MANIFEST, PLUGINS, PRIMITIVES
-from netcl_plugin_kit.packages.metadata import Metadata, read_metadata
+from netcl_plugin_kit.packages.metadata import Metadata, is_extra, read_metadata
 from netcl_plugin_kit.packages.record import UNLISTED, recorded
 from netcl_plugin_kit.packages.wheel_archive import (
     BUILD,
@@ -94,6 +94,11 @@ class Wheel:
     def requires(self) -> tuple[Requirement, ...]:
         """What its lines Requires-Dist say, those of extras too."""
         return self.metadata.requirements
+
+    @property
+    def needed(self) -> list[Requirement]:
+        """What it requires without any extra of its own."""
+        return [each for each in self.requires if not is_extra(each)]
 
     @property
     def requires_python(self) -> SpecifierSet:

@@ -21,7 +21,7 @@ from netcl_plugin_kit.testing.reference import evaluate
 STEP: Final = 1e-6
 
 
-def check_slopes(case: Case, device: Device) -> None:
+def check_slopes(case: Case, device: Device, _: str = "float64") -> None:
     """The gradients of every variant in float64 against central differences on a device."""
     for shapes in case.variants:
         arrays = away_from_kinks(case, case.sample(shapes, "float64"))

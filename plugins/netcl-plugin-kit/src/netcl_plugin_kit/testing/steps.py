@@ -24,7 +24,6 @@ from netcl_plugin_kit.testing.pattern_checks import (
     check_second_order,
 )
 from netcl_plugin_kit.testing.reference import lacking
-from netcl_plugin_kit.testing.scenarios import Scenario
 from netcl_plugin_kit.testing.slopes import check_slopes
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) 
         for dtype in DTYPES:
             steps += _on_device(table, device, dtype, thorough)
         for scenario in table.scenarios:
-            played, name = _played(scenario, device), scenario.namespace
+            played, name = _plain(scenario.play, device), scenario.namespace
             steps.append(CheckStep("scenario", played, (), device, op=str(scenario), listed=name))
         for policy in table.policies:
             steps += _of_policy(policy, device, thorough)
@@ -111,7 +110,7 @@ def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) 
         where = [device for device in devices if not policy.unmet(device)]
         cases = all_cases() if where else []
         steps += [_tried(policies.check_dtypes, policy, case, where[0]) for case in cases]
-        named = partial(_without_cases, partial(policies.check_names, policy))
+        named = _plain(policies.check_names, policy)
         steps.append(CheckStep("policy", named, op=policy.name))
     return steps
 
@@ -137,11 +136,9 @@ def steps_of_case(
         yield _step(name, case, device, dtype, check)
 
 
-def _played(scenario: Scenario, device: Device) -> Callable[[Sequence[Case]], Any]:
-    def run(_: Sequence[Case]) -> None:
-        scenario.play(device)
-
-    return run
+def _plain(check: Callable[..., Any], *args: Any) -> Callable[[Sequence[Case]], Any]:
+    """What a step runs of a check that takes no cases."""
+    return lambda cases: check(*args)
 
 
 def _step(check: str, case: Case, device: Device, dtype: str, function: CheckFunction) -> CheckStep:
@@ -168,12 +165,8 @@ def _of_policy(policy: AmpPolicy, device: Device, thorough: bool) -> Iterator[Ch
 def _tried(
     check: Callable[[AmpPolicy, Case, Device], None], policy: AmpPolicy, case: Case, device: Device
 ) -> CheckStep:
-    run = partial(_without_cases, partial(check, policy, case, device))
+    run = _plain(check, policy, case, device)
     return CheckStep("policy", run, (), device, policy.storage, policy.name)
-
-
-def _without_cases(run: Callable[[], None], cases: Sequence[Case]) -> None:
-    run()
 
 
 # -- what no device matters to ---------------------------------------------------------
@@ -194,28 +187,18 @@ def _of_ops(table: Table) -> Iterator[CheckStep]:
         if record.backward is not None:
             yield _derivative(record, table.cases_of(record.name))
         if record.commutative:
-            yield CheckStep("commutative", partial(_swapped, record), op=record.name)
+            run = _plain(checks.check_commutative, record)
+            yield CheckStep("commutative", run, op=record.name)
         if record.alias_of:
-            yield CheckStep("alias", partial(_compared, record), op=record.name)
+            yield CheckStep("alias", _plain(checks.check_alias, record), op=record.name)
 
 
 def _derivative(record: AutogradPrimitive, cases: Sequence[Case]) -> CheckStep:
     """The check of an elementwise op's expressions; any of its cases may excuse it."""
     skip = next(filter(None, (case.excuse("derivative") for case in cases)), "")
     doubted = [case for case in cases if case.expected_failure("derivative", None, "")]
-
-    def run(_: Sequence[Case]) -> None:
-        checks.check_derivative(record)
-
+    run = _plain(checks.check_derivative, record)
     return CheckStep("derivative", run, (doubted or cases)[:1], op=record.name, skip=skip)
-
-
-def _swapped(record: AutogradPrimitive, _: Sequence[Case]) -> None:
-    checks.check_commutative(record)
-
-
-def _compared(record: AutogradPrimitive, _: Sequence[Case]) -> None:
-    checks.check_alias(record)
 
 
 def _complain(text: str, cases: Sequence[Case]) -> None:
@@ -229,11 +212,7 @@ def _of_cases(table: Table) -> Iterator[CheckStep]:
         if case.pattern is None and len(case.takes) < len(DTYPES):
             yield _step("refusal", case, numpy_path, "", checks.check_refusal)
         if case.differentiable:
-            yield _step("gradient", case, numpy_path, "float64", _slopes)
-
-
-def _slopes(case: Case, device: Device, dtype: str) -> None:
-    check_slopes(case, device)
+            yield _step("gradient", case, numpy_path, "float64", check_slopes)
 
 
 # -- on a device -----------------------------------------------------------------------
@@ -265,7 +244,7 @@ def _on_device(table: Table, device: Device, dtype: str, thorough: bool) -> Iter
             yield from _leanly(case, device, dtype, place, table.ops.index(case.op))
     for case in cases if thorough and opencl and dtype == "float64" else ():
         if case.differentiable and case not in fusible:
-            yield _step("gradient", case, device, dtype, _slopes)
+            yield _step("gradient", case, device, dtype, check_slopes)
 
 
 def _leanly(case: Case, device: Device, dtype: str, place: int, number: int) -> Iterator[CheckStep]:

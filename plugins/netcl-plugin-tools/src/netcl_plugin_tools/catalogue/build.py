@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from netcl_plugin_kit.packages.wheel import Wheel, insist_on_manifests, read_whe
 from rich.console import Console
 from rich.progress import track
 
+from netcl_core.cli import print_json
 from netcl_core.errors import PluginError, RecordError, message
 from netcl_core.plugins.protocol import canonical
 from netcl_plugin_tools.catalogue import sbom
@@ -83,7 +83,10 @@ def run(
                 envelope = wheel.path.with_name(wheel.file + SUFFIX)
                 shutil.copyfile(envelope, folder / "wheels" / envelope.name)
     report = _report(market, out)
-    print(json.dumps(report, indent=2, ensure_ascii=False) if as_json else _text(report))
+    if as_json:
+        print_json(report)
+    else:
+        print(_text(report))
     return 1 if market.problems else 0
 
 

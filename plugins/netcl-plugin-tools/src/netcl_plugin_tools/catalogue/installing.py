@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from netcl_plugin_kit.packages.wheel import Wheel
 from packaging.requirements import Requirement
@@ -29,7 +28,7 @@ def elsewhere(market: MarketContent, project: Project) -> list[str]:
     here = {project_of.name: project_of for project_of in (*market.plugins, *market.others)}
     seen, waiting, missing = {project.name}, deque([project]), set()
     while waiting:
-        for requirement in _needed(waiting.popleft()):
+        for requirement in waiting.popleft().latest.wheel.needed:
             name = canonicalize_name(requirement.name)
             distribution = here.get(name)
             if distribution is None or not _serves(distribution, requirement):
@@ -38,13 +37,6 @@ def elsewhere(market: MarketContent, project: Project) -> list[str]:
                 seen.add(name)
                 waiting.append(distribution)
     return sorted(missing)
-
-
-def _needed(project: Project) -> Iterator[Requirement]:
-    """What its latest release needs in some environment, without any extra of its own."""
-    for requirement in project.latest.wheel.requires:
-        if requirement.marker is None or "extra" not in str(requirement.marker):
-            yield requirement
 
 
 def _serves(project: Project, requirement: Requirement) -> bool:

@@ -28,9 +28,8 @@ def sbom(wheel: Wheel) -> str:
     if wheel.metadata.licence:
         this["licenses"] = [{"license": {"name": wheel.metadata.licence}}]
     needs: dict[str, list[str]] = {}
-    for requirement in wheel.requires:
-        if requirement.marker is None or "extra" not in str(requirement.marker):
-            needs.setdefault(canonicalize_name(requirement.name), []).append(str(requirement))
+    for requirement in wheel.needed:
+        needs.setdefault(canonicalize_name(requirement.name), []).append(str(requirement))
     components = [
         {
             "type": "library",

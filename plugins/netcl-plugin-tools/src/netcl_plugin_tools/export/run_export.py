@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from pathlib import Path
 from typing import Any
 
-from netcl_core import DTYPES, Tensor, dtype_name, nn, rand, use_device
+from netcl_core import DTYPES, Tensor, dtype_name, nn, rand
 from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, message
 from netcl_plugin_tools.export import export, export_onnx
-from netcl_plugin_tools.graph.target import function_of, inputs_of, load, path_of
+from netcl_plugin_tools.graph.target import called
 
 
 def run(
@@ -30,11 +28,8 @@ def run(
     """
     if out is None and onnx is None:
         raise ArgumentError(message("export", "neither --out nor --onnx", "one of them, or both"))
-    scope = contextlib.nullcontext() if device is None else use_device(device)
-    with scope, contextlib.redirect_stdout(sys.stderr), path_of("export", target) as (path, name):
-        module = load("export", path)
-        function = function_of("export", module, path, name)
-        given = inputs_of("export", module, function, name, shapes, dtype_name(dtype, "--dtype"))
+    dtype = dtype_name(dtype, "--dtype")
+    with called("export", target, shapes, dtype, device) as (function, _, given):
         inputs = [_drawn(x) if shapes is not None else x for x in given.args]
         if isinstance(function, nn.Module):
             function.eval()

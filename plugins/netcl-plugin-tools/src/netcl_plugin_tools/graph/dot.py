@@ -12,7 +12,9 @@ from importlib import import_module
 from typing import Final
 
 from netcl_core.errors import MissingExtraError, message
-from netcl_plugin_tools.graph.drawing import KINDS, Drawing, DrawnBox, Edge
+from netcl_plugin_tools.graph.drawing import KINDS, Edge
+from netcl_plugin_tools.graph.graph import Box, DrawnGraph
+from netcl_plugin_tools.graph.tape_graph import TapeBox, TapeGraph
 
 #: Fill and line of each kind of box, on a light page and on a dark one.
 COLOURS: Final = {
@@ -43,7 +45,7 @@ edge [fontname="DejaVu Sans Mono,monospace", fontsize=10.5, fontcolor="{_NOTE[0]
       color="{_LINE[0]}", arrowsize=0.8, penwidth=1.3]"""
 
 
-def to_dot(graph: Drawing) -> str:
+def to_dot(graph: DrawnGraph | TapeGraph) -> str:
     """The text of a graph; the same graph gives the same text."""
     read = {edge.target for edge in graph.edges}
     return "\n".join(
@@ -57,7 +59,7 @@ def to_dot(graph: Drawing) -> str:
     )
 
 
-def to_svg(graph: Drawing) -> str:
+def to_svg(graph: DrawnGraph | TapeGraph) -> str:
     """The drawing of a graph.
 
     Raises MissingExtraError if there is nothing to draw it with, OSError if there is no room for
@@ -94,7 +96,7 @@ def _style() -> str:
 # -- parts of the text -------------------------------------------------------------------
 
 
-def _title(graph: Drawing) -> Iterator[str]:
+def _title(graph: DrawnGraph | TapeGraph) -> Iterator[str]:
     """The name, the summary, and the colours with their meaning."""
     yield f'<TD ALIGN="LEFT"><B>{_font(_line(graph.heading), 18)}</B></TD>'
     for sentence in graph.summary:
@@ -112,7 +114,7 @@ def _key(kind: str, name: str) -> str:
     return f"<TD {square}></TD><TD>{_font(name, 11)}</TD>"
 
 
-def _box(box: DrawnBox) -> str:
+def _box(box: Box | TapeBox) -> str:
     """A title, the ops in columns, and a note, one below the other."""
     fill, line, *_ = COLOURS[box.kind]
     ops = [_line(f"{op.value} = {op.text}") for op in box.ops]
@@ -136,7 +138,7 @@ def _box(box: DrawnBox) -> str:
     return f"{_quoted(box.id)} [{', '.join(f'{name}={text}' for name, text in attributes.items())}]"
 
 
-def _tooltip(box: DrawnBox) -> str:
+def _tooltip(box: Box | TapeBox) -> str:
     lines = [f"{box.title}: {box.remark}"]
     for op in box.ops:
         lines += [f"{op.value} = {op.text}: {op.dtype}{list(op.shape)}", f"    {op.source}"]

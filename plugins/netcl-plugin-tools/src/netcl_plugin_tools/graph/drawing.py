@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 from netcl_core.inspect.recorded import RegionCall
 
@@ -46,37 +46,6 @@ class Edge:
     value: str
     dtype: str
     shape: tuple[int, ...]
-
-
-class DrawnBox(Protocol):
-    """A box: `kind` is one of KINDS, `remark` stands below its ops."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def ops(self) -> Sequence[DrawnOp]: ...
-    @property
-    def remark(self) -> str: ...
-
-
-class Drawing(Protocol):
-    """A graph that can be drawn; each box comes after those that it reads from.
-
-    `summary` is what a drawing says at its head, in sentences.
-    """
-
-    @property
-    def heading(self) -> str: ...
-    @property
-    def summary(self) -> Sequence[str]: ...
-    @property
-    def boxes(self) -> Sequence[DrawnBox]: ...
-    @property
-    def edges(self) -> Sequence[Edge]: ...
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from netcl_plugin_kit.writing import write_text
 
-from netcl_core import Tensor, dtype_name, use_device
+from netcl_core import Tensor, dtype_name
 from netcl_core.autograd import Tape, jit_compile
 from netcl_core.cli import print_json, print_table, print_text, waiting
 from netcl_core.errors import FusionError, NetclError, message
@@ -25,14 +24,7 @@ from netcl_plugin_tools.graph.graph import DrawnGraph, GraphNames, graph_of
 from netcl_plugin_tools.graph.recorded import recorded_graph
 from netcl_plugin_tools.graph.repeated import repeated
 from netcl_plugin_tools.graph.tape_graph import TapeGraph, lines, tape_graph
-from netcl_plugin_tools.graph.target import (
-    function_of,
-    inputs_of,
-    load,
-    path_of,
-    take_gradients,
-    told,
-)
+from netcl_plugin_tools.graph.target import called, take_gradients, told
 from netcl_plugin_tools.graph.times import StepTime, step_times
 
 
@@ -56,7 +48,8 @@ def show(
         ArgumentError, ShapeError, DtypeError: FILE:FUNC or the shapes are wrong.
         FusionError: the function raises, or cannot be traced.
     """
-    with _called(target, shapes, dtype_name(dtype, "--dtype"), device) as (function, name, given):
+    dtype = dtype_name(dtype, "--dtype")
+    with called("graph", target, shapes, dtype, device) as (function, name, given), _raising(name):
         if recorded or times:
             take_gradients(given, shapes is not None)
         if times:
@@ -78,20 +71,6 @@ def show(
         print(f"{svg}: {' '.join(graph.summary)}")
     else:
         print_text(text)
-
-
-@contextlib.contextmanager
-def _called(
-    target: str, shapes: str | None, dtype: str, device: str | None
-) -> Iterator[tuple[Callable[..., Any], str, inspect.BoundArguments]]:
-    """The function of FILE:FUNC, its name and its inputs; what it prints goes to stderr."""
-    scope = contextlib.nullcontext() if device is None else use_device(device)
-    with scope, contextlib.redirect_stdout(sys.stderr), path_of("graph", target) as (path, name):
-        module = load("graph", path)
-        function = function_of("graph", module, path, name)
-        given = inputs_of("graph", module, function, name, shapes, dtype)
-        with _raising(name):
-            yield function, name, given
 
 
 @contextlib.contextmanager
@@ -133,11 +112,11 @@ def _recorded(
         if node.frame is not None and node.frame[0] in above:
             node.frame = None
     known = [*names.leaves_of_arguments(given), *names.constants_of(inspect.unwrap(function))]
-    called: dict[Target, str] = {}
+    known_as: dict[Target, str] = {}
     for path, value in _tensors(known):
-        called.setdefault(value, path)
+        known_as.setdefault(value, path)
     results = [(path or "result", value) for path, value in _tensors(names.leaves_of("", returned))]
-    graph = tape_graph(name, recorded_graph(tape.nodes), called, results)
+    graph = tape_graph(name, recorded_graph(tape.nodes), known_as, results)
     return "\n".join(lines(graph)), graph
 
 

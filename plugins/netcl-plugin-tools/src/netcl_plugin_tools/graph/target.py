@@ -19,18 +19,30 @@ from typing import Any
 import numpy as np
 from netcl_plugin_kit.shapes import specs
 
-from netcl_core import DTYPES, Tensor
+from netcl_core import DTYPES, Tensor, use_device
 from netcl_core.errors import ArgumentError, message
 
 #: The function, of a file or of another function, that gives the inputs of an example.
 EXAMPLE = "example_inputs"
 
 
+@contextlib.contextmanager
+def called(
+    who: str, target: str, shapes: str | None, dtype: str, device: str | None = None
+) -> Iterator[tuple[Callable[..., Any], str, inspect.BoundArguments]]:
+    """The function of FILE:FUNC, its name and its inputs; what it prints goes to stderr."""
+    scope = contextlib.nullcontext() if device is None else use_device(device)
+    with scope, contextlib.redirect_stdout(sys.stderr), _path_of(who, target) as (path, name):
+        module = _load(who, path)
+        function = _function_of(who, module, path, name)
+        yield function, name, _inputs_of(who, module, function, name, shapes, dtype)
+
+
 # -- the function ------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def path_of(who: str, target: str) -> Iterator[tuple[Path, str]]:
+def _path_of(who: str, target: str) -> Iterator[tuple[Path, str]]:
     """FILE:FUNC in parts; meanwhile the file's folder is where its imports are found."""
     file, colon, name = target.rpartition(":")
     path = Path(file)
@@ -46,7 +58,7 @@ def path_of(who: str, target: str) -> Iterator[tuple[Path, str]]:
         sys.path[:] = before
 
 
-def load(who: str, path: Path) -> ModuleType:
+def _load(who: str, path: Path) -> ModuleType:
     """The file as a module, under a name that no other module has."""
     name = f"_{who}_of_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
@@ -62,7 +74,7 @@ def load(who: str, path: Path) -> ModuleType:
     return module
 
 
-def function_of(who: str, module: ModuleType, path: Path, name: str) -> Callable[..., Any]:
+def _function_of(who: str, module: ModuleType, path: Path, name: str) -> Callable[..., Any]:
     """What the file has under that name, a dotted one too."""
     try:
         function = operator.attrgetter(name)(module)
@@ -81,7 +93,7 @@ def function_of(who: str, module: ModuleType, path: Path, name: str) -> Callable
 # -- its inputs --------------------------------------------------------------------------
 
 
-def inputs_of(
+def _inputs_of(
     who: str,
     module: ModuleType,
     function: Callable[..., Any],

@@ -6,11 +6,9 @@ what is there is none and would be overwritten.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from netcl_market import lock as locks
 from netcl_market import lock_check
@@ -25,6 +23,7 @@ from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.writing import write_text
 
 import netcl_core as nc
+from netcl_core.cli import print_json
 from netcl_core.errors import RecordError
 from netcl_plugin_tools.lock.devices import part_of
 from netcl_plugin_tools.lock.text import text_of
@@ -42,7 +41,7 @@ def run(
     """Write the lock file or, with `check`, compare it; returns the exit code.
 
     `strict`: what the file says of that; None: as before. `owners` and `signatures`: see
-    `pins.with_keys`.
+    `with_keys`.
     """
     path = lock_check.place(out)
     if check:
@@ -88,7 +87,7 @@ def _write(path: Path, before: Lock | None, now: Lock, as_json: bool) -> int:
     write_text("plugins lock", path, text)
     if as_json:
         data = {"lock": str(path), "changed": changed, "plugins": sorted(now.plugins)}
-        _print_json({**data, "devices": sorted({**kept, **now.devices}), "dropped": dropped})
+        print_json({**data, "devices": sorted({**kept, **now.devices}), "dropped": dropped})
         return 0
     print(f"{path}: {'written' if changed else 'unchanged'}, {len(now.plugins)} plugins, ", end="")
     print(f"{len(now.devices)} devices")
@@ -99,10 +98,6 @@ def _write(path: Path, before: Lock | None, now: Lock, as_json: bool) -> int:
 
 def _unsigned(lock: Lock) -> dict[str, Pin]:
     return {name: replace(plugin, key="") for name, plugin in lock.plugins.items()}
-
-
-def _print_json(data: Any) -> None:
-    print(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 # -- what is installed: versions, and digests of all files, each read now ------------------

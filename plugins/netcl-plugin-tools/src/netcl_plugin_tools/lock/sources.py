@@ -58,35 +58,33 @@ def sources(op: str, device: nc.Device, given: Sequence[Case] | None) -> Iterato
     """What is rendered, in words, with its sha256; `given`: the op's cases, unless elementwise."""
     taken = [case for case in given or () if DTYPE in case.takes][:1]
     plain = [case for case in taken if case.call is None]
-    shown = list(_shown(op, device, DTYPE, plain if given else None))
+    shown = list(_shown(op, device, plain if given else None))
     yield from shown
-    yield from _launched(device, DTYPE, [one for one in taken if one.call or not shown])
+    yield from _launched(device, [one for one in taken if one.call or not shown])
 
 
 # -- as `netcl kernels show` -----------------------------------------------------------
 
 
-def _shown(
-    op: str, device: nc.Device, dtype: str, given: Sequence[Case] | None
-) -> Iterator[tuple[str, str]]:
+def _shown(op: str, device: nc.Device, given: Sequence[Case] | None) -> Iterator[tuple[str, str]]:
     inputs: list[_Inputs] = [(None, {})]
     if given is not None:
-        inputs = [_inputs(case, dtype) for case in given]
+        inputs = [_inputs(case) for case in given]
     for direction in _DIRECTIONS:
         for specs, attrs in inputs:
             try:
                 sources = sources_of(
-                    op, device, dtype, specs, attrs, backward=direction == "backward"
+                    op, device, DTYPE, specs, attrs, backward=direction == "backward"
                 )
             except _NOTHING:
                 continue
             text = "\n\n".join(source.text for source in sources.sources)
             if text:
-                yield " ".join([dtype, direction, *_words(specs, attrs)]), digest(text)
+                yield " ".join([DTYPE, direction, *_words(specs, attrs)]), digest(text)
 
 
-def _inputs(case: Case, dtype: str) -> _Inputs:
-    arrays = case.main_sample(dtype)
+def _inputs(case: Case) -> _Inputs:
+    arrays = case.main_sample(DTYPE)
     return [nc.Spec(array.shape, nc.dtype_name(array.dtype)) for array in arrays], case.attrs
 
 
@@ -101,20 +99,20 @@ def _words(specs: Sequence[nc.Spec] | None, attrs: Mapping[str, Any]) -> Iterato
 # -- as compiled -----------------------------------------------------------------------
 
 
-def _launched(device: nc.Device, dtype: str, given: Sequence[Case]) -> Iterator[tuple[str, str]]:
+def _launched(device: nc.Device, given: Sequence[Case]) -> Iterator[tuple[str, str]]:
     """Nothing on the NumPy path, where no source is made of a compiled function."""
-    if not device.has_kernels or (dtype == "float64" and not device.supports_fp64):
+    if not device.has_kernels:
         return
-    numbers = [_lowered(case, device, dtype) for case in given]
+    numbers = [_lowered(case, device) for case in given]
     for number, direction in enumerate(_DIRECTIONS):
         texts = [texts[number] for texts in numbers if texts[number]]
         if texts:
-            yield f"{dtype} {direction} in {len(texts)} cases", digest("\n\n".join(texts))
+            yield f"{DTYPE} {direction} in {len(texts)} cases", digest("\n\n".join(texts))
 
 
-def _lowered(case: Case, device: nc.Device, dtype: str) -> tuple[str, str]:
+def _lowered(case: Case, device: nc.Device) -> tuple[str, str]:
     """The forward and the backward source of a case's call; empty where there is none."""
-    arrays = case.main_sample(dtype)
+    arrays = case.main_sample(DTYPE)
 
     def call(*tensors: nc.Tensor) -> Any:
         return case.run(*tensors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from netcl_market.lock import ANY_DTYPE, SCHEMA, DevicePart, Lock, Pin
@@ -52,16 +53,7 @@ def _common(parts: Iterable[DevicePart]) -> dict[str, str]:
 
 def _pin(pin: Pin) -> dict[str, Any]:
     """What is not as usual stands there."""
-    row_of_pin: dict[str, Any] = {"version": pin.version}
-    if pin.files:
-        row_of_pin["files"] = pin.files
-    if pin.editable:
-        row_of_pin["editable"] = True
-    if pin.data:
-        row_of_pin["data"] = True
-    if pin.key:
-        row_of_pin["key"] = pin.key
-    return row_of_pin
+    return {name: value for name, value in asdict(pin).items() if value or name == "version"}
 
 
 def _part(part: DevicePart, common: Mapping[str, str]) -> dict[str, Any]:

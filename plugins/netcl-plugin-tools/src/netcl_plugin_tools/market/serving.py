@@ -92,8 +92,7 @@ def application(site: Path) -> Any:
         whitenoise = import_module("whitenoise")
     except ImportError as error:
         raise _missing() from error
-    nothing = _Nothing()
-    return whitenoise.WhiteNoise(nothing, site, autorefresh=True, index_file=True)
+    return whitenoise.WhiteNoise(_nothing, site, autorefresh=True, index_file=True)
 
 
 def serve(site: Path, host: str, port: int) -> None:
@@ -105,12 +104,10 @@ def serve(site: Path, host: str, port: int) -> None:
     waitress.serve(application(site), host=host, port=port, ident="netcl market")
 
 
-class _Nothing:
+def _nothing(environ: Any, start_response: Any) -> list[bytes]:
     """Answers for what is no file."""
-
-    def __call__(self, environ: Any, start_response: Any) -> list[bytes]:
-        start_response("404 Not Found", [("Content-Type", "text/plain")])
-        return [b"There is nothing here. The index is at simple/\n"]
+    start_response("404 Not Found", [("Content-Type", "text/plain")])
+    return [b"There is nothing here. The index is at simple/\n"]
 
 
 def _missing() -> MissingExtraError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+
+from netcl_core.cli import print_json
 
 # Resolved, since child processes work in folders of their own.
 _FOLDER: Final = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
@@ -195,6 +196,6 @@ def workflow(*, out: Path | None, as_json: bool, **options: Any) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
     if as_json:
-        click.echo(json.dumps({"out": out and str(out), "text": text}))
+        print_json({"out": out and str(out), "text": text})
     else:
         click.echo(text if out is None else f"wrote: {out}", nl=out is not None)

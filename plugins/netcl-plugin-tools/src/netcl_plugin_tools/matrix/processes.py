@@ -7,7 +7,6 @@ interrupt at the terminal reaches the matrix alone, which then decides.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_market import child_processes
+from netcl_market.probe import ended
 
 #: What must not reach a cell from the caller's environment.
 _FOREIGN: Final = ("PYTHON", "NETCL_", "OCL_ICD_", "OPENCL_VENDOR_PATH", "VIRTUAL_ENV", "POCL_",
@@ -43,21 +43,14 @@ class Ended:
         if self.code is None:
             return "ran out of time"
         if self.code < 0:
-            return f"was ended by {_signal_name(-self.code)}"
-        return f"ended with exit code {self.code}"
+            return f"was ended by {ended(self.code)}"
+        return f"ended with {ended(self.code)}"
 
     @property
     def tail(self) -> str:
         """The last lines that it wrote, those of stderr if there are any."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         return "\n".join(lines[-_SHOWN:])
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name
-        return f"signal {number}"
 
 
 def clean_variables() -> dict[str, str]:

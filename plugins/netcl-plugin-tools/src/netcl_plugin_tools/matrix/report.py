@@ -11,7 +11,7 @@ from typing import Final
 from click import UsageError
 from netcl_plugin_kit.writing import write_text
 
-from netcl_core.cli import print_table, print_text
+from netcl_core.cli import print_json, print_table, print_text
 from netcl_core.errors import RecordError, message
 from netcl_plugin_tools.matrix import exports, pages
 from netcl_plugin_tools.matrix.board import Board, board, counts
@@ -34,9 +34,7 @@ def run(records: Sequence[Path], out: Path, as_json: bool) -> int:
     files = dict(_files(shown))
     _write(out, files)
     if as_json:
-        print(
-            json.dumps({**exports.data(shown), "out": str(out), "files": sorted(files)}, indent=2)
-        )
+        print_json({**exports.data(shown), "out": str(out), "files": sorted(files)})
     else:
         _print(shown, out, len(files))
     return 1 if broken or counts(shown.places)["fail"] else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections import Counter
@@ -11,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from netcl_core.cli import print_text, waiting
+from netcl_core.cli import print_json, print_text, waiting
 from netcl_core.config import cache_root
 from netcl_core.inspect.data import Scratch
 from netcl_plugin_tools.matrix import pythons
 from netcl_plugin_tools.matrix.environments import Environments
-from netcl_plugin_tools.matrix.plan import Shelves, part, shelves, tasks
+from netcl_plugin_tools.matrix.plan import part, shelves, tasks
 from netcl_plugin_tools.matrix.processes import Processes
 from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.records import STATES, reasons
@@ -74,10 +73,15 @@ def run(options: MatrixOptions) -> int:
             with waiting("looking for Pythons and runtimes ..."):
                 interpreters = pythons.find_all(options.pythons, uv)
                 ask = devices_here(processes, Path(work))
-                here = _presences(
-                    options.runtimes, interpreters, supplies, environments, Path(work), ask
-                )
-            results = _run(options, wheels, interpreters, here, processes, supplies, environments)
+                here = [
+                    _presence(runtime, interpreters, supplies, environments, Path(work), ask)
+                    for runtime in map(RUNTIMES.__getitem__, dict.fromkeys(options.runtimes))
+                ]
+            planned = part(tasks(wheels, interpreters, here, options.level), *options.shard)
+            with progress_of_cells(len(planned)) as watch:
+                lasting = options.records, options.timeout, options.rerun
+                runner = Runner(processes, supplies, environments, wheels.folder, *lasting, watch)
+                results = runner.run(planned, options.jobs)
     except KeyboardInterrupt:
         _say("Interrupted: finished cells have their records, the same command goes on from there.")
         return INTERRUPTED
@@ -90,29 +94,16 @@ def run(options: MatrixOptions) -> int:
     return 0 if states["pass"] or not results else 3
 
 
-def _presences(
-    names: Sequence[str],
-    interpreters: Sequence[Interpreter],
-    supplies: Supplies,
-    environments: Environments,
-    work: Path,
-    ask: Ask,
-) -> list[Presence]:
-    """Each runtime on this machine; the packages of those from pip are installed once for all."""
-    return [
-        _presence(RUNTIMES[name], interpreters, supplies, environments, work / name, ask)
-        for name in dict.fromkeys(names)
-    ]
-
-
 def _presence(
     runtime: CellRuntime,
     interpreters: Sequence[Interpreter],
     supplies: Supplies,
     environments: Environments,
-    folder: Path,
+    work: Path,
     ask: Ask,
 ) -> Presence:
+    """A runtime on this machine; the packages of one from pip are installed once for all."""
+    folder = work / runtime.name
     if not runtime.packages:
         return locate(runtime, None, folder, ask)
     python = next((interpreter for interpreter in interpreters if not interpreter.problem), None)
@@ -126,30 +117,6 @@ def _presence(
     return locate(runtime, layer.folder, folder, ask)
 
 
-def _run(
-    options: MatrixOptions,
-    wheels: Shelves,
-    interpreters: Sequence[Interpreter],
-    here: Sequence[Presence],
-    processes: Processes,
-    supplies: Supplies,
-    environments: Environments,
-) -> list[CellResult]:
-    planned = part(tasks(wheels, interpreters, here, options.level), *options.shard)
-    with progress_of_cells(len(planned)) as watch:
-        runner = Runner(
-            processes,
-            supplies,
-            environments,
-            wheels.folder,
-            options.records,
-            options.timeout,
-            options.rerun,
-            watch,
-        )
-        return runner.run(planned, options.jobs)
-
-
 def _report(results: Sequence[CellResult], options: MatrixOptions) -> None:
     counts = Counter(result.record.state for result in results)
     if options.as_json:
@@ -159,7 +126,7 @@ def _report(results: Sequence[CellResult], options: MatrixOptions) -> None:
             "kept": sum(result.kept for result in results),
             "records": str(options.records),
         }
-        print(json.dumps(data, indent=2, ensure_ascii=False))
+        print_json(data)
         return
     groups = reasons((result.record for result in results), STATES[1:])
     if groups:

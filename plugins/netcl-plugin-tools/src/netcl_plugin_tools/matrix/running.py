@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -176,14 +176,9 @@ def _record(
     for device in verdict.check.devices if verdict.check is not None else ():
         if device.platform == facts["platform"]:  # as it is in the cell's own environment
             facts |= {"driver": device.driver, "device": device.name}
+    place = {**asdict(cell), "runtime": facts}
     return CellRecord(
-        plugin=cell.plugin,
-        version=cell.version,
-        core=cell.core,
-        core_build=cell.core_build,
-        python=cell.python,
-        runtime=facts,
-        level=cell.level,
+        **place,
         state=verdict.state,
         date=now(),
         reason=verdict.reason,

@@ -20,14 +20,7 @@ from netcl_core import config, dtype_name, use_device
 from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, message
 from netcl_core.inspect.choices import ChosenSettings, Offered, Tuner, tuning_by
-from netcl_plugin_tools.graph.target import (
-    function_of,
-    inputs_of,
-    load,
-    path_of,
-    take_gradients,
-    told,
-)
+from netcl_plugin_tools.graph.target import called, take_gradients, told
 from netcl_plugin_tools.tune import records as written
 from netcl_plugin_tools.tune import report
 from netcl_plugin_tools.tune.records import TuningRecord
@@ -149,10 +142,7 @@ def _change_records(op: str, export: Path | None, forget: bool) -> int:
 
 def _run_function(target: str, shapes: str | None, dtype: str, backward: bool) -> None:
     """Call a function of a file; raises ArgumentError where that raises."""
-    with contextlib.redirect_stdout(sys.stderr), path_of(_WHO, target) as (path, name):
-        module = load(_WHO, path)
-        function = function_of(_WHO, module, path, name)
-        given = inputs_of(_WHO, module, function, name, shapes, dtype)
+    with called(_WHO, target, shapes, dtype) as (function, name, given):
         if backward:
             take_gradients(given, shapes is not None)
         try:
