@@ -60,11 +60,12 @@ class Given:
     def places(self, operands: Sequence[Any]) -> tuple[int, ...] | None:
         """Which of the tensors the operands are; None: that follows from more than the key.
 
-        So it is where `bind` made an operand, or looked at data.
+        So it is where `bind` made an operand, or looked at data, and without any tensor, where
+        the default device counts.
         """
         numbers = {id(tensor): i for i, tensor in enumerate(self._tensors)}
         places = [numbers.get(id(operand), -1) for operand in operands]
-        whole = len(numbers) == len(self._tensors) and self._before == times_told()
+        whole = 0 < len(numbers) == len(self._tensors) and self._before == times_told()
         return tuple(places) if whole and -1 not in places else None
 
     def all_in(self, places: tuple[int, ...]) -> bool:
