@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, Final, final
 
 from netcl_core import Device
 from netcl_core.inspect.streams import stream_of
+from netcl_plugin_kit.timing import Timed
 
 _ROUNDS: Final = 9
 #: Seconds that the calls of one contender in a round take together, and the most of them.
@@ -69,12 +69,8 @@ def _calls(contender: Contender, device: Device) -> int:
 
 def _timed(contender: Contender, count: int, device: Device) -> float:
     """Seconds of one of so many calls."""
-    finish, run = stream_of(device).finish, contender.run
+    finish = stream_of(device).finish
+    timed = Timed(contender.run, lambda _: finish(), each=False)
     with contender.scope():
-        run()
-        finish()
-        start = time.perf_counter()
-        for _ in range(count):
-            run()
-        finish()
-        return (time.perf_counter() - start) / count
+        timed.stretch(1)
+        return timed.stretch(count)
