@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import netcl_core as nc
+import netcl_core.autograd as ag
 from netcl_core.ops.known_calls import KnownCalls
 from netcl_core.plugins.registry import registry
 
@@ -49,3 +51,8 @@ def test_what_follows_from_more_than_the_arguments_is_not_kept(
     args: tuple[Any, ...], operands: list[Any], before: Callable[[], object]
 ) -> None:
     assert kept(args, operands, before).find(args, {"dim": 1})[0] is None
+
+
+def test_zero_and_minus_zero_are_two() -> None:
+    found = [ag.pad(X, (1, 0), value=value).numpy()[0, 0] for value in (0.0, -0.0, 0.0, -0.0)]
+    assert [math.copysign(1, value) for value in found] == [1, -1, 1, -1]

@@ -31,7 +31,7 @@ def _add(values: Sequence[Any], key: list[Any], tensors: list[Any]) -> bool:
             key += x.shape, x.dtype, x.device
             tensors.append(value)
         elif kind in _TYPED:
-            key += kind, value
+            key += kind, value or repr(value)  # 0.0 is not -0.0
         elif kind is tuple or kind is list:
             key += kind, len(value)
             if not _add(value, key, tensors):

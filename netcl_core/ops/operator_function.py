@@ -115,8 +115,13 @@ def prepare(
         assert given is not None  # host data is tensors now
     inputs, _, key = given
     device = inputs[0].device if inputs else device or default_device()
-    key += (device, registry.version, thread.chosen, *attrs.values())
+    key += (device, registry.version, thread.chosen, *map(_told_apart, attrs.values()))
     return device, operands, inputs, tuple(key)
+
+
+def _told_apart(value: Any) -> Any:
+    """A value of a key, where 0.0 and -0.0 are two."""
+    return repr(value) if value.__class__ is float and not value else value
 
 
 def specs_of(operands: Sequence[Any], inputs: Sequence[Any]) -> tuple[Spec | None, ...]:
