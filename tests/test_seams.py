@@ -128,9 +128,6 @@ TRACERS = {
         "looks at the dtypes of a trace"
     ),
     "plugins/netcl-plugin-tools/src/netcl_plugin_tools/graph/graph.py": "draws traces",
-    "plugins/netcl-plugin-torch/src/netcl_plugin_torch/calls.py": (
-        "in a trace an op is not looked up by its call, which would leave nothing to trace"
-    ),
     **{
         f"plugins/netcl-plugin-patterns/src/netcl_plugin_patterns/{name}.py": (
             "patterns are looked for in traces, and replace parts of them"
