@@ -1,7 +1,7 @@
 """Operand: all that a user does with a tensor, whatever holds its data; the base of Tensor.
 
 Read-outs, Python's operators, and methods: every op whose first operand is a tensor is one, by
-its name; a plugin has PyTorch's other names.
+its name; `methods.py` has PyTorch's other names.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from netcl_core.dtypes import DTYPES, widened
-from netcl_core.errors import ArgumentError, MissingNameError, ShapeError, message, missing_name
+from netcl_core.errors import MissingNameError, ShapeError, message, missing_name
 from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import get_device
 from netcl_core.runtime.geometry import Shape
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array
+from netcl_core.tensors.methods import METHODS, device_and_dtype
 
 # -- checks that wait until a NaN is read, so that no step waits for the device ------------
 
@@ -155,27 +155,6 @@ def _on_host(x: Any) -> Any:
     return x.to_host() if isinstance(x, Operand) else x
 
 
-@lenient
-def device_and_dtype(
-    *given: Any, device: Any = None, dtype: Any = None, memory_format: Any = None
-) -> tuple[Any, Any]:
-    """The device and the dtype (or None) that `x.to(...)` was asked for.
-
-    Raises ArgumentError for anything else.
-    """
-    for operand in given:
-        if hasattr(operand, "requires_grad"):  # another tensor
-            device, dtype = operand.device, operand.dtype
-        elif isinstance(operand, Device) or (isinstance(operand, str) and operand not in DTYPES):
-            device = operand
-        elif operand is not None and not isinstance(operand, bool):  # PyTorch's non_blocking
-            dtype = operand
-    if device is None and dtype is None and memory_format is None:
-        expected = "a device, a dtype or another tensor"
-        raise ArgumentError(message("to", "neither a device nor a dtype", expected))
-    return None if device is None else get_device(device), dtype
-
-
 class OperandType(type):
     """The class of tensors' classes: `Tensor.sum` is the method that `x.sum` is, and is listed."""
 
@@ -183,13 +162,13 @@ class OperandType(type):
 
         def __getattr__(cls, name):
             """Only asked for what is not there: the method of an op."""
-            method = None if name.startswith("_") else functions.method(name)
+            method = None if name.startswith("_") else METHODS.get(name) or functions.method(name)
             if method is None:
                 raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
             return method
 
     def __dir__(cls) -> list[str]:
-        return sorted({*super().__dir__(), *functions.methods()})
+        return sorted({*super().__dir__(), *METHODS, *functions.methods()})
 
 
 class Operand(metaclass=OperandType):
@@ -210,7 +189,7 @@ class Operand(metaclass=OperandType):
             who = type(self).__name__
             if name.startswith("_"):
                 raise AttributeError(f"{who!r} object has no attribute {name!r}")
-            method = functions.method(name)
+            method = METHODS.get(name) or functions.method(name)
             if isinstance(method, property):
                 return method.__get__(self)
             if method is not None:
@@ -225,7 +204,7 @@ class Operand(metaclass=OperandType):
         """What a user does with a tensor: read-outs, and a method for every op that is one."""
         own = {name for name in dir(Operand.__base__) if name[0] == "_"}
         public = {name for base in type(self).__mro__ for name in vars(base)}
-        return sorted(own | {*public, *functions.methods()})
+        return sorted(own | {*public, *METHODS, *functions.methods()})
 
     @property
     def value(self) -> Any:
@@ -289,10 +268,6 @@ class Operand(metaclass=OperandType):
             args = (np.broadcast_to(0, args[0].shape), *args[1:])
         return function(*_on_host(args), **{name: _on_host(x) for name, x in kwargs.items()})
 
-    def tolist(self) -> Any:
-        """The elements as Python numbers, in nested lists."""
-        return self.to_host().tolist()
-
     def item(self) -> Any:
         """The only element as a Python number; raises ShapeError if there are more."""
         if self.size != 1:
@@ -343,15 +318,6 @@ class Operand(metaclass=OperandType):
         """What is told of a value beside its elements."""
         facts = [f"shape={self.shape}", f"dtype={self.dtype}", f"device={self.device}"]
         return [*facts, "requires_grad=True"] if self.requires_grad else facts
-
-    @lenient
-    def clone(self) -> Any:
-        """A copy with a buffer of its own, through which gradients flow."""
-        return functions["clone"](self)
-
-    def where(self, condition: Any, other: Any) -> Any:
-        """These elements where a condition holds, else the other's."""
-        return functions["where"](condition, self, other)
 
     @lenient
     def backward(

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from netcl_plugin_kit import testing
-from netcl_plugin_port.tensor_methods import METHODS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -17,6 +16,7 @@ from netcl_core.autograd import AutogradPrimitive, ops
 from netcl_core.codegen.primitives import REQUIRED
 from netcl_core.plugins.registry import registry
 from netcl_core.tensors.functions import functions
+from netcl_core.tensors.methods import METHODS
 
 #: Heading -> the module and what it is for.
 PLACES = {

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import netcl_core as nc
 from netcl_core import DTYPES, lenient
-from netcl_core.autograd import Geometry
-from netcl_core.errors import ArgumentError, ShapeError, message
-from netcl_core.inspect.choices import functions
-from netcl_core.inspect.data import dense
+from netcl_core.errors import ShapeError, message
 from netcl_plugin_port.samplers import SAMPLERS
 
 
@@ -59,73 +56,6 @@ def _get_device(x: Any) -> int:
 def _detach_(x: Any) -> Any:
     """Of a leaf itself; a result is to be named anew: `x = x.detach()`."""
     return x.requires_grad_(False)
-
-
-def _view(x: Any, *shape: Any, size: Any = ()) -> Any:
-    """The same memory in another shape: `view(2, 3)`, `view((2, 3))`; or of a dtype: refused.
-
-    Raises ShapeError where the elements cannot stay where they are.
-    """
-    if len(shape) == 1 and isinstance(shape[0], str):
-        remedy = "Use astype to convert the values"
-        raise ArgumentError(message("view", f"the dtype {shape[0]!r}", "sizes", remedy))
-    viewed = x.reshape(*shape, shape=size)
-    own = x.value.geometry
-    if own is not None and viewed.value.geometry is None and own.reshaped(viewed.shape) is None:
-        given = f"{viewed.shape} for shape {x.shape} and strides {own.strides}"
-        expected = "a shape whose elements lie at equal distances"
-        raise ShapeError(message("view", given, expected, "Use reshape(...), which copies"))
-    return viewed
-
-
-def _geometry(x: Any) -> Geometry:
-    return x.value.geometry or dense(tuple(x.shape))
-
-
-def _stride(x: Any, dim: int | None = None) -> Any:
-    """The distance in memory from one element to the next, along each or one dimension."""
-    strides = _geometry(x).strides
-    return strides if dim is None else strides[dim]
-
-
-def _is_contiguous(x: Any, memory_format: Any = None) -> bool:
-    """Whether the elements lie next to each other in C order."""
-    return x.value.geometry is None or _geometry(x).is_contiguous
-
-
-@lenient
-def _contiguous(x: Any, memory_format: Any = None) -> Any:
-    """Itself if its elements lie next to each other in C order, else a copy."""
-    return x if _is_contiguous(x) else x.clone()
-
-
-def _fill(x: Any, value: Any) -> Any:
-    """Set all elements to a number, in place."""
-    return functions["change in place"](x, "fill_", lambda old: functions["full_like"](old, value))
-
-
-def _zero(x: Any) -> Any:
-    """Set all elements to 0, in place."""
-    return _fill(x, 0)
-
-
-@lenient
-def _bernoulli(x: Any, p: Any = 0.5, generator: Any = None) -> Any:
-    """Fill with 1 of a probability, or of one for each element, else 0, in place.
-
-    The op `bernoulli` takes the probabilities from the tensor itself.
-    """
-
-    def drawn(old: Any) -> Any:
-        uniform = functions["rand"](x.shape, device=x.device, generator=generator)
-        return (uniform < p).astype(x.dtype)
-
-    return functions["change in place"](x, "bernoulli_", drawn)
-
-
-def _sizes(x: Any) -> Sequence[int]:
-    sizes: Sequence[int] = x.shape
-    return sizes
 
 
 def _last_two(x: Any) -> Any:
@@ -189,35 +119,8 @@ def _fill_diagonal(x: Any, fill_value: Any, wrap: bool = False) -> Any:
 METHODS: Final[dict[str, Any]] = {
     **SAMPLERS,
     "apply_": _apply,
-    **{
-        name: _cast(dtype)
-        for name, dtype in {
-            "bfloat16": "bfloat16",
-            "bool": "bool",
-            "byte": "uint8",
-            "char": "int8",
-            "double": "float64",
-            "float": "float32",
-            "half": "float16",
-            "int": "int32",
-            "long": "int64",
-        }.items()
-    },
-    "bernoulli": lambda x, **options: functions["bernoulli"](x, **options),
-    "bernoulli_": _bernoulli,
-    "contiguous": _contiguous,
-    "cpu": lambda x: x.to("cpu"),
-    "dim": lambda x: len(_sizes(x)),
-    "fill_": _fill,
-    "is_contiguous": lenient(_is_contiguous),
-    "is_floating_point": lambda x: DTYPES[x.dtype].floating,
-    "numel": lambda x: int(x.size),
-    "storage_offset": lambda x: _geometry(x).offset,
-    "stride": _stride,
-    "unfold": lambda x, dimension, size, step: functions["windows"](x, dimension, size, step),
-    "untyped_storage": lambda x: x.value.storage,
-    "view": _view,
-    "zero_": _zero,
+    "byte": _cast("uint8"),
+    "char": _cast("int8"),
     "cuda": lenient(_cuda),
     "data_ptr": _data_ptr,
     "detach_": _detach_,

@@ -175,6 +175,6 @@ DRAW: Final = Operator(
 
 OPERATORS = (
     composite(multinomial, parts=(DRAW, RANDOM_NUMBERS)),
-    composite(bernoulli, ("input",), method=False),  # `bernoulli_` takes p, else 0.5
+    composite(bernoulli, ("input",)),
     composite(normal, method=False),
 )
