@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from netcl_plugin_tensor.reducing import group_items
+
 from netcl_core import Kernel, Kernels
-from netcl_core.autograd import Request, group_items
+from netcl_core.autograd import Request
 from netcl_plugin_conv.conv_geometry import Problem
 from netcl_plugin_conv.conv_gpu import INT_MAX, LOCAL, SUMS
 from netcl_plugin_conv.conv_launch import Launcher

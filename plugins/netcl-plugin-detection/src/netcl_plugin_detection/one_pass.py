@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from netcl_plugin_fusion.inline import inlined, with_functions
 from netcl_plugin_losses.arguments import FLOATING
+from netcl_plugin_tensor.reducing import SUM
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
-from netcl_core.autograd import SUM, Implementation, Request, Requirements, Saved
+from netcl_core.autograd import Implementation, Request, Requirements, Saved
 from netcl_plugin_detection.elements import element
 
 NAME: Final = "weighted_bce_smooth_l1_total"

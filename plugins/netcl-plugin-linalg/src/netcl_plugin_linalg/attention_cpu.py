@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from netcl_plugin_tensor.reducing import SUM, reduction_kernels
+
 from netcl_core import DTYPES, Kernels, Spec
-from netcl_core.autograd import SUM, Request, reduction_kernels
+from netcl_core.autograd import Request
 from netcl_plugin_linalg.attention_kernels import AttentionJob, job_of
 from netcl_plugin_linalg.gemm_tiles import default_tile
 

@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from netcl_plugin_tensor.reducing import load_width
+
 from netcl_core import DTYPES, Kernel, Kernels
-from netcl_core.autograd import Request, load_width
+from netcl_core.autograd import Request
 from netcl_plugin_linalg.attention_kernels import AttentionJob, job_of
 
 TEMPLATE: Final = "linalg/attention_groups.cl.j2"

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from netcl_plugin_tensor.reducing import SUM, reduction_kernels
+
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernels, Spec, Tensor
-from netcl_core.autograd import SUM, Implementation, Request, Requirements, Saved, reduction_kernels
+from netcl_core.autograd import Implementation, Request, Requirements, Saved
 from netcl_plugin_losses.arguments import FLOATING
 from netcl_plugin_losses.class_mean import mean_kernels
 from netcl_plugin_losses.classes import INDICES

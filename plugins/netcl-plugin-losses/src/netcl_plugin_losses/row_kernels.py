@@ -6,15 +6,10 @@ from functools import cache
 from typing import Any, Final
 
 from netcl_plugin_fusion.inline import inlined, with_functions
+from netcl_plugin_tensor.reducing import SUM, reduction_kernels, row_teams
 
 from netcl_core import DTYPES, Kernel, Kernels, Spec
-from netcl_core.autograd import (
-    SUM,
-    AutogradPrimitive,
-    Request,
-    reduction_kernels,
-    row_teams,
-)
+from netcl_core.autograd import AutogradPrimitive, Request
 from netcl_plugin_losses.class_mean import total_kernels
 from netcl_plugin_losses.classes import INDICES, class_axis
 
