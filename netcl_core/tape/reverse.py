@@ -341,7 +341,7 @@ def _held(edges: Sequence[tuple[int, _Place, int]], count: int) -> Sequence[Any]
         if type(total) is Tensor and not any(total is other for other in seen):
             held[i] = total
             seen.append(total)
-    return held if seen and anomaly_mode() == (False, None) else ()
+    return held if seen and not anomaly_mode() else ()
 
 
 def _gradients(
