@@ -33,7 +33,7 @@ class KnownCall:
     def __init__(self, call: Any, places: Sequence[int], scalars: Any, several: bool) -> None:
         self.call, self.places, self._scalars, self.several = call, places, scalars, several
         self._device, self._chosen, self._version = call.device, thread.chosen, registry.version
-        self._gradients = KnownCalls()
+        self._gradients = KeyedCalls()
 
     def serves(self, raws: Sequence[Any]) -> bool:
         """Whether the function would make this call now, of tensors like those then."""
@@ -155,7 +155,7 @@ def found(output: Any, leaves: Sequence[Any]) -> KnownCall | None:
 
 
 @final
-class KnownCalls(dict[Any, Any]):
+class KeyedCalls(dict[Any, Any]):
     """Calls by their keys. A key that was met once has `_MET`, one without a call `_NONE`."""
 
     def known(self, key: Any, raws: Sequence[Any]) -> KnownCall | None:
@@ -205,4 +205,4 @@ def by_call(key: Any, function: Callable[..., Any], *raws: Any) -> Any:
     return result
 
 
-_CALLS: Final = KnownCalls()
+_CALLS: Final = KeyedCalls()

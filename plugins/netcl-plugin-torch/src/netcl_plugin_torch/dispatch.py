@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_map
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import DeviceError, NetclError
-from netcl_plugin_torch.calls import KnownCalls, found, recorded
+from netcl_plugin_torch.calls import KeyedCalls, found, recorded
 from netcl_plugin_torch.collectives import through_host
 from netcl_plugin_torch.device import FALLBACKS
 from netcl_plugin_torch.tensor import (
@@ -140,7 +140,7 @@ def _wrapped(results: Any, given: Sequence[Any], dtypes: Any) -> Any:
 def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """What computes an op by a function of netcl Tensors; the host where that does not do it."""
     expected: dict[Any, Any] = {}
-    calls = KnownCalls()
+    calls = KeyedCalls()
     by_data = name_of_op(func) in _BY_DATA
 
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_plugin_torch.calls import KnownCalls, recorded, spec_of
+from netcl_plugin_torch.calls import KeyedCalls, recorded, spec_of
 from netcl_plugin_torch.dispatch import ROWS, Unfit, row
 
 
@@ -171,7 +171,7 @@ def gradients(
         return list(ag.grad(value, leaves, grad, allow_unused=True))
 
 
-_CALLS: Final = KnownCalls()
+_CALLS: Final = KeyedCalls()
 _gradient("gelu_backward", gelu)
 _gradient("silu_backward", ag.silu)
 _gradient("mish_backward", ag.mish)

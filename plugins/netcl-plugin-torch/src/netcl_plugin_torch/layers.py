@@ -16,7 +16,7 @@ from netcl_plugin_tensor.norm_runs import NORM_RUNS
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.inspect.recorded import thread
-from netcl_plugin_torch.calls import KnownCalls, by_call, recorded, spec_of
+from netcl_plugin_torch.calls import KeyedCalls, by_call, recorded, spec_of
 from netcl_plugin_torch.dispatch import (
     Unfit,
     by_row,
@@ -223,7 +223,7 @@ def given(value: Any, record: Record, shapes: Sequence[Any], dtype: Any = None) 
     return wrap(raw), *[wrap_later(shape, dtype, record, i) for i, shape in enumerate(shapes)]
 
 
-_CALLS: Final = KnownCalls()
+_CALLS: Final = KeyedCalls()
 
 
 def backward_of(
