@@ -91,10 +91,8 @@ def _plan_each(request: Request) -> Kernels:
     counts, size = _sizes(ways, backwards)[1], request.output.size
     width = math.gcd(_QUAD, counts[2])
     sizes, flags = in_groups(request, size // width)
-    largest = max(x.size, size + _QUAD * math.prod(sizes[1]))
-    index = (
-        "uint" if largest < 1 << 31 else "ulong"
-    )  # a division of the second takes five times as long
+    largest = max(x.size, size + width * math.prod(sizes[1]) * flags["each"])
+    index = "uint" if largest < 1 << 31 else "ulong"  # whose division takes five times as long
     taps = _tables(ways, x.dtype, backwards)[2].taps
     context = {**flags, "gpu": True, "direct": False, "width": width, "index": index, "taps": taps}
     return Kernels((_kernel(request, (), (size // counts[2], 1, 0), *sizes, context),))

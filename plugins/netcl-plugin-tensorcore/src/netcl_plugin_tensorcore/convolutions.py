@@ -421,8 +421,7 @@ def convolved(
     """The launches of a request that is not `unsuited`."""
     product = _pointwise(request, task, tile) if slices == 1 and not weighs else None
     if product is not None:  # nothing has to be packed
-        settings = {"tile": str(tile), "slices": 1}
-        request = dataclasses.replace(request, settings=settings)
+        request = dataclasses.replace(request, settings={"slices": slices})
         kernels = multiplied(request, product, False, instructions, tile=tile)
         turned = {("in", 0): ("in", 1), ("in", 1): ("in", 0)}
         return Kernels(()).then(kernels, turned)

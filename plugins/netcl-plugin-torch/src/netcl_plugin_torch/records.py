@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -11,7 +12,7 @@ from netcl_core.inspect.recorded import OperatorCall, RegionCall, recorded_again
 from netcl_plugin_torch.calls import KnownCall
 
 
-class Record:
+class Record(ABC):
     """The operands of a call, and what PyTorch's op has as further results.
 
     Attributes:
@@ -38,24 +39,24 @@ class Record:
                 self._statistics = list(self.statistics(*operands))
         return self._statistics[i]
 
+    @abstractmethod
     def gradients(self, grad: Any, wanted: Sequence[bool]) -> list[Any]:
         """Of each operand the gradient, or None, from that of the first result."""
-        raise NotImplementedError
 
+    @abstractmethod
     def anew(self) -> Record:
         """The same without what has been computed of it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tensors(self) -> Sequence[Any]:
         """All tensors that it holds, once each.
 
         Raises TypeError for a record that holds anything else.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def recipe(self) -> Callable[[Sequence[Any]], Record]:
         """What makes the record of the same call for other tensors, in the order of `tensors`."""
-        raise NotImplementedError
 
 
 @final
