@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, final
 
+from netcl_core.codegen.expressions import Apply, Name, is_mask, walk
 from netcl_core.codegen.layout import Shape, broadcast
 from netcl_core.codegen.primitives import GRAD, OUT, AutogradPrimitive, Choices, Parsed
 from netcl_core.codegen.ssa import Block
-from netcl_core.dtypes import DEFAULT_OF_CATEGORY, DTYPES, promote
+from netcl_core.dtypes import DEFAULT_OF_CATEGORY, DTYPES, Dtype, promote
 
 #: ("in", i), ("scalar", i) or ("step", i)
 Ref: TypeAlias = tuple[str, int]
@@ -68,6 +70,37 @@ class Region:
     def name(self) -> str:
         """A readable name, an identifier: the ops in order."""
         return "_".join(self.ops)
+
+
+def gradient_at_result(region: Region, dtype: Dtype) -> Region | None:
+    """The gradient of each input of an op from (its result, the result's gradient).
+
+    None for several ops, and where the gradient reads an input, or differs between inputs; also
+    where what it computes from a result that is stored in 16 bits would have to be rounded less.
+    """
+    if len(region.steps) > 1 or region.steps[0].cast is not None or not dtype.floating:
+        return None
+    (step,) = region.steps
+    trees = {*(step.parsed.backward or (None,))}
+    tree = trees.pop()
+    nodes = [] if trees or tree is None else [*walk(tree)]
+    read = {node.id for node in nodes if isinstance(node, Name)}
+    exact = dtype.storage == dtype.compute or not any(
+        isinstance(node, Apply) and Name(OUT) in node.args and not is_mask(node) for node in nodes
+    )
+    if OUT not in read or not read.isdisjoint(step.parsed.inputs) or not exact:
+        return None
+    primitive = _of_result(step.primitive, len(step.operands), step.choices)
+    gradient = PrimitiveStep(primitive, (("in", 0), ("in", 1)), step.choices, step.attrs)
+    return Region(2, region.scalars, (gradient,), region.outputs)
+
+
+@lru_cache(maxsize=1024)
+def _of_result(record: AutogradPrimitive, arity: int, choices: Choices) -> AutogradPrimitive:
+    (tree,) = {*(record.parsed(arity, choices).backward or ())}
+    assert tree is not None  # somebody has looked
+    parsed = Parsed((OUT, GRAD), tree, None, "same", False)
+    return AutogradPrimitive.of_trees(f"{record.name}_at_result", parsed, choices)
 
 
 @final

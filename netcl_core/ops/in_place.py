@@ -384,7 +384,7 @@ def _become(x: Any, old: Any, new: Any, value: Tensor) -> None:
         _replace_in_tape(x, old)
     if not recorded:
         x.become_constant(value)
-    elif new.source is not None or new.results()[1:] or new.used:
+    elif new.source is not None or new.others() or new.used:
         x.value = value
         x.share(new)
     else:

@@ -91,3 +91,8 @@ def grad_fn_of(node: Any, index: int) -> GradFn:
     if grad_fn is None:
         grad_fn = _living[key] = GradFn(node, index)
     return grad_fn
+
+
+def is_held(node: Any, index: int) -> bool:
+    """Whether somebody holds the one of a result."""
+    return (id(node), index) in _living

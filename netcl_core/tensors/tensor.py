@@ -483,3 +483,25 @@ class View(Tensor):
         if geometry is None:
             return Tensor(self.buffer, shape, self.dtype, self.device)
         return self.viewed(geometry)
+
+
+@final
+class MetaTensor(Tensor):
+    """Shape, dtype and device of a tensor whose elements a graph has let go of.
+
+    Its elements raise GradientError, which says of what they were.
+    """
+
+    __slots__ = ("_of",)
+
+    def __init__(self, like: Tensor, of: str) -> None:
+        self._of = of
+        self._describe(like.shape, like.dtype, like.device)
+
+    @property
+    def buffer(self) -> Any:
+        """Raises GradientError."""
+        given = f"the elements of {self._of}, which no gradient was declared to read"
+        expected = "what `saves` and `saves_results` name, and what the program itself still has"
+        remedy = "Name it there, or run the forward pass in a `with Tape()`, which keeps all"
+        raise GradientError(message("backward", given, expected, remedy))
