@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, final
 
-from netcl_core.codegen.expressions import Apply, Name, is_mask, walk
 from netcl_core.codegen.layout import Shape, broadcast
 from netcl_core.codegen.primitives import GRAD, OUT, AutogradPrimitive, Choices, Parsed
 from netcl_core.codegen.ssa import Block
-from netcl_core.dtypes import DEFAULT_OF_CATEGORY, DTYPES, Dtype, promote
+from netcl_core.dtypes import DEFAULT_OF_CATEGORY, DTYPES, promote
 
 #: ("in", i), ("scalar", i) or ("step", i)
 Ref: TypeAlias = tuple[str, int]
@@ -72,23 +71,13 @@ class Region:
         return "_".join(self.ops)
 
 
-def gradient_at_result(region: Region, dtype: Dtype) -> Region | None:
+def gradient_at_result(region: Region) -> Region | None:
     """The gradient of each input of an op from (its result, the result's gradient).
 
-    None for several ops, and where the gradient reads an input, or differs between inputs; also
-    where what it computes from a result that is stored in 16 bits would have to be rounded less.
+    None for several ops, and where it reads more than that (`Parsed.at_result`).
     """
-    if len(region.steps) > 1 or region.steps[0].cast is not None or not dtype.floating:
-        return None
-    (step,) = region.steps
-    trees = {*(step.parsed.backward or (None,))}
-    tree = trees.pop()
-    nodes = [] if trees or tree is None else [*walk(tree)]
-    read = {node.id for node in nodes if isinstance(node, Name)}
-    exact = dtype.storage == dtype.compute or not any(
-        isinstance(node, Apply) and Name(OUT) in node.args and not is_mask(node) for node in nodes
-    )
-    if OUT not in read or not read.isdisjoint(step.parsed.inputs) or not exact:
+    step = region.steps[0]
+    if len(region.steps) > 1 or step.cast is not None or not step.parsed.at_result:
         return None
     primitive = _of_result(step.primitive, len(step.operands), step.choices)
     gradient = PrimitiveStep(primitive, (("in", 0), ("in", 1)), step.choices, step.attrs)

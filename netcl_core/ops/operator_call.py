@@ -62,6 +62,7 @@ class OperatorCall:
     )  # fmt: skip
 
     keeps = True
+    at_result = False
 
     def __init__(
         self,

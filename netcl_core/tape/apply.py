@@ -47,6 +47,7 @@ class Call(Protocol):
         device: Where it runs.
         results: Shape and dtype of each result; None: not known before it runs.
         keeps: Whether its gradients want more than its operands, so that `run_keeping` is called.
+        at_result: Whether its gradients read its result, and no input.
         view: Whether its result may lie in the memory of its first operand.
         packs: Whether it reads not all strides, so that `reading` is asked if operands are views.
         adds: Whether its gradients may be `Added` to what inputs have so far; `gradients` then
@@ -58,6 +59,7 @@ class Call(Protocol):
     device: Device
     results: tuple[Spec, ...] | None
     keeps: bool
+    at_result: bool
     view: bool
     packs: bool
     adds: bool
@@ -106,6 +108,7 @@ class PlainCall:
 
     __slots__ = ()
     keeps = False
+    at_result = False
     view = False
     packs = False
     adds = False

@@ -267,8 +267,9 @@ class Node(Tensor):
 
         A call whose gradients read nothing stays as it is, and can be walked again.
         """
-        kept = self.kept
-        if self.versions or (kept is not None and len(kept) > len(self.call.results)):
+        kept, call = self.kept, self.call
+        residuals = kept is not None and len(kept) > len(call.results)
+        if self.versions or residuals or call.at_result:
             self.inputs, self.kept, self.versions = (), RELEASED, ()
         elif kept is not None:
             self.kept = RELEASED
@@ -402,6 +403,9 @@ class Node(Tensor):
             self.value.grad = value
         else:
             self._grad = value
+
+    def __repr__(self) -> str:
+        return self._told("...") if type(self.value) is MetaTensor else super().__repr__()
 
     def _facts(self) -> list[str]:
         facts = super()._facts()

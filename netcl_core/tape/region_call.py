@@ -38,8 +38,8 @@ class RegionCall(PlainCall):
 
     __slots__ = (
         "_at_result", "_by_result", "_direct", "_dtype", "_name", "_of_gradients", "_packed",
-        "_prepared", "_stream", "_views", "device", "keeps", "known", "name", "plan", "results",
-        "shape", "size",
+        "_prepared", "_stream", "_views", "at_result", "device", "keeps", "known", "name",
+        "plan", "results", "shape", "size",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, name: str) -> None:
@@ -61,8 +61,8 @@ class RegionCall(PlainCall):
         self._prepared = False
         spec = plan.shape, self._name
         alike = all(x == spec for x in plan.signature.tensors)
-        self._at_result = gradient_at_result(plan.region, self._dtype) if alike else None
-        self.keeps = self._at_result is not None
+        self._at_result = gradient_at_result(plan.region) if alike else None
+        self.keeps = self.at_result = self._at_result is not None
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
         """The result, which is kept if the gradients read it in place of the inputs."""

@@ -505,3 +505,6 @@ class MetaTensor(Tensor):
         expected = "what `saves` and `saves_results` name, and what the program itself still has"
         remedy = "Name it there, or run the forward pass in a `with Tape()`, which keeps all"
         raise GradientError(message("backward", given, expected, remedy))
+
+    def __repr__(self) -> str:
+        return self._told("...")
