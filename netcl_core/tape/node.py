@@ -22,7 +22,7 @@ from netcl_core.tape.frames import describe_frame
 from netcl_core.tape.grad_fn import grad_fn_of
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.operand import told
-from netcl_core.tensors.tensor import MetaTensor, Tensor
+from netcl_core.tensors.tensor import MetaTensor, Tensor, meta
 
 # -- what a node has kept for its gradients, once a backward pass has let it go ------------
 
@@ -234,7 +234,8 @@ class Node(Tensor):
     def without_elements(self) -> Node:
         """Another node of the same result, which holds no elements."""
         other = self.former()
-        other.value = MetaTensor(self.value, f"result {self.index} of {self.op_name}")
+        what = f"result {self.index} of {self.op_name}"
+        other.value = meta(self.value.shape, self.value.dtype, self.value.device, what)
         other.tape = other._grad = None
         return other
 

@@ -54,7 +54,7 @@ class ProcessState:
     """The defaults of the process, and the reverse passes of all threads.
 
     Attributes:
-        least: From how many bytes on a graph lets go of what no gradient reads: it takes 3 us.
+        least: From how many bytes on a graph lets go of what no gradient reads: it takes 5 us.
         passes: The thread of each pass under way, and the number of the first node made since.
         moving: Held while a record of the graph moves to another node, and while a pass begins.
     """

@@ -11,10 +11,10 @@ from threading import get_ident
 from typing import Any, TypeAlias
 
 from netcl_core.tape import hooks
-from netcl_core.tape.grad_fn import is_held
+from netcl_core.tape.grad_fn import living
 from netcl_core.tape.node import Node
 from netcl_core.tape.state import process
-from netcl_core.tensors.tensor import MetaTensor
+from netcl_core.tensors.tensor import MetaTensor, meta
 
 #: The numbers of operands, and those of results that were kept for the gradients.
 Unread: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
@@ -32,7 +32,7 @@ def let_go(
     if results:
         kept = list(kept)
     for i in results:
-        kept[i] = MetaTensor(kept[i], f"result {i} of {name}")
+        kept[i] = meta(kept[i].shape, kept[i].dtype, kept[i].device, f"result {i} of {name}")
     return operands, kept
 
 
@@ -51,8 +51,11 @@ def _without_elements(x: Any) -> Any:
 
 def _may_move(owner: Node) -> bool:
     """Whether nobody knows the record by the node that holds it."""
-    mine = get_ident()
-    if any(thread != mine or owner.number < first for thread, first in process.passes):
-        return False
-    numbers = range(len(owner.call.results or (0,)))
-    return not any((id(owner), i) in hooks.rows or is_held(owner, i) for i in numbers)
+    if process.passes:
+        mine = get_ident()
+        if any(thread != mine or owner.number < first for thread, first in process.passes):
+            return False
+    known = [rows for rows in (hooks.rows, living) if rows]
+    return not known or not any(
+        (id(owner), i) in rows for rows in known for i in range(len(owner.call.results or (0,)))
+    )

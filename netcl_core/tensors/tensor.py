@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, final
 
@@ -494,9 +495,9 @@ class MetaTensor(Tensor):
 
     __slots__ = ("_of",)
 
-    def __init__(self, like: Tensor, of: str) -> None:
+    def __init__(self, shape: Shape, dtype: str, device: Device, of: str) -> None:
         self._of = of
-        self._describe(like.shape, like.dtype, like.device)
+        self._describe(shape, dtype, device)
 
     @property
     def buffer(self) -> Any:
@@ -508,3 +509,9 @@ class MetaTensor(Tensor):
 
     def __repr__(self) -> str:
         return self._told("...")
+
+
+@lru_cache(maxsize=4096)
+def meta(shape: Shape, dtype: str, device: Device, of: str) -> MetaTensor:
+    """The one for a result that is described so: it holds nothing that would tell two apart."""
+    return MetaTensor(shape, dtype, device, of)
