@@ -14,6 +14,7 @@ from typing import Any, Final
 from netcl_core import DTYPES, Kernel, Kernels
 from netcl_core.autograd import Request
 from netcl_plugin_linalg.gemm import INT_MAX, Product
+from netcl_plugin_linalg.gemm_strips import strips
 
 TEMPLATE: Final = "linalg/gemm_thin.cl.j2"
 #: Lines of the short operand that an item multiplies with, and of several items that each read the
@@ -35,9 +36,9 @@ _QUAD: Final = 4
 def fits(product: Product, most: int = THIN) -> bool:
     """Whether a product is better read as it lies than in tiles, with at most so many lines."""
     few, many = sorted((product.rows, product.columns))
-    small = many <= _SMALL and product.inner <= _SHALLOW
     thin = few <= most and (many >= _SMALL or product.inner <= _DEEP)
     thin = thin and (few <= THIN or (many >= _LONG and product.inner * many <= _OFTEN))
+    small = many <= _SMALL and product.inner <= _SHALLOW
     return (small or thin) and 1 in _steps(_turned(product)) and product.inner > 0
 
 
@@ -47,8 +48,9 @@ def along(product: Product) -> bool:
 
 
 def _turned(product: Product) -> Product:
-    """With few rows: where there are few columns, the product of the transposes."""
-    if not product.columns <= FEW < product.rows:
+    """With few rows: where there are fewer columns, the product of the transposes."""
+    most = FEW if product.inner <= _SHALLOW else product.columns
+    if product.columns > FEW or product.rows <= most:
         return product
     return replace(
         product, rows=product.columns, columns=product.rows,
@@ -64,6 +66,14 @@ def _steps(product: Product) -> tuple[int, int]:
 
 
 def thin(request: Request, given: Product, bias: bool) -> Kernels:
+    """The launch of a product that `fits`."""
+    if given.inner <= _SHALLOW:
+        return read_as_they_lie(request, given, bias)
+    product = _turned(given)
+    return strips(request, product, product is not given, bias)
+
+
+def read_as_they_lie(request: Request, given: Product, bias: bool) -> Kernels:
     """The launch of a product that `fits`."""
     product, dtype = _turned(given), DTYPES[request.output.dtype]
     turned = product is not given
