@@ -138,11 +138,14 @@ def multiplied(
     layout=st.sampled_from(LAYOUTS),
     dtype=st.sampled_from(["float32", "float16", "int32", "bool"]),
     bias=st.booleans(),
+    units=st.sampled_from([1, 132]),
 )
 def test_few_rows_or_columns(
     device: nc.Device, few: int, many: int, inner: int, turned: bool, layout: Any, dtype: str,
-    bias: bool,
+    bias: bool, units: int,
 ) -> None:  # fmt: skip
+    """Also in slices, which only a device with many units gets, and in parts without them."""
+    device.compute_units = units
     sizes = (many, few, inner) if turned else (few, many, inner)
     names = multiplied(device, sizes, layout, {}, dtype, bias and dtype != "bool", plan=thin)
     assert names == ["gemm_thin" if inner <= 64 else "gemm_strip"]

@@ -8,7 +8,7 @@ comes from the cache or the memory once, and in as many work-groups as the devic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, final
 
 from netcl_core import DTYPES, ZEROS_BYTES, Device, Kernel, Kernels
@@ -71,10 +71,10 @@ def strip_of(device: Device, product: Product, dot: bool, size: int = 4) -> Stri
     return Strip(lines, wide, share, min(share, 8) if dot else 1, slices)
 
 
-def fitted(strip: Strip, device: Device, rows: int, size: int) -> Strip:
-    """A strip with work-groups and local memory that the device has."""
+def fitted(strip: Strip, device: Device, size: int) -> Strip:
+    """A strip with work-groups and local memory that the device has, for elements of `size`."""
     items, lines, share = device.max_work_group_size, strip.lines, strip.share
-    most = min(_LOCAL, device.local_mem_bytes - 64) // size
+    most = _most(device, size)
     while share > 1 and (lines // strip.wide * share > items
                          or share * (lines + strip.wide) > most):  # fmt: skip
         share //= 2
@@ -90,8 +90,7 @@ def strips(
     device, dtype = request.device, DTYPES[request.output.dtype]
     dot = product.b_inner == 1 and not (product.b_column == 1 and product.columns > 1)
     size = 8 if dtype.compute in ("double", "long") else 4
-    rows = _rounded(product.rows)
-    strip = fitted(wanted or strip_of(device, product, dot, size), device, rows, size)
+    strip = fitted(wanted or strip_of(device, product, dot, size), device, size)
     count = math.prod(size for size, _, _ in product.batch)
     tiles = count * -(-product.columns // strip.lines)
     slices = strip.slices
@@ -99,26 +98,11 @@ def strips(
         slices = 1
     length = -(-product.inner // (slices * _QUAD)) * _QUAD
     slices = -(-product.inner // length)
-    most = min(_LOCAL, device.local_mem_bytes - 64) // size
-    chunk = max(_QUAD, min(_coarse(length), (most // rows - _QUAD) // _QUAD * _QUAD))
-    pitch = chunk + _QUAD * (chunk // _QUAD % 2 == 0)  # an odd number of quads
-    line = (strip.lines + strip.wide) * strip.share  # elements of a row's parts
-    together = max(n for n in range(1, rows + 1) if rows % n == 0 and (n == 1 or n * line <= most))
-    helpers = 1
-    while (2 * helpers * together * strip.lines <= strip.items
-           and strip.share % (2 * helpers) == 0):  # fmt: skip
-        helpers *= 2
-    strides = [step for _, *pair in product.batch for step in pair]
     b_step = product.b_column if dot else product.b_inner
-    places = (product.a_row, product.a_start, *strides[::2])
-    long_places = (b_step, product.b_start, *strides[1::2])
-    # Elements that are read at once: at such places, and nothing is cut off at the end of a line.
-    slot_short, slot_long = (request.slots.prologue is not None and side for side in (not turned, turned))
-    x_unit = _unit(product.inner, *(() if slot_short else places)) if product.a_inner == 1 else 1
-    unit = _unit(product.inner if dot else product.columns, *(() if slot_long else long_places))
     largest = max(product.rows, product.inner, product.columns, product.a_row, product.a_inner,
-                  b_step)  # fmt: skip
-    index = "int" if largest < INT_MAX and tiles * slices < INT_MAX else "long"
+                  b_step, tiles * slices)  # fmt: skip
+    rows = product.rows if product.rows <= 2 else -(-product.rows // _QUAD) * _QUAD
+    index = "int" if largest < INT_MAX else "long"
     context: dict[str, Any] = {
         "storage": dtype.storage,
         "compute": dtype.compute,
@@ -127,30 +111,16 @@ def strips(
         "bias": bias,
         "turned": turned,
         "dot": dot,
-        "rows": rows,
-        "lines": strip.lines,
-        "wide": strip.wide,
-        "share": strip.share,
-        "near": strip.near,
         "group": strip.items,
+        **asdict(strip),
         "slices": slices,
-        "whole": length <= chunk,
-        "chunk": chunk,
-        "pitch": pitch,
-        "held": -(-max(rows * pitch, together * line) // _QUAD) * _QUAD,
-        "together": together,
-        "helpers": helpers,
-        "unit": min(unit, _QUAD if dot else strip.wide),
-        "x_unit": x_unit,
-        "x_turned": product.a_inner != 1 and product.a_row == 1,
-        "edge_inner": product.inner % _QUAD != 0,
+        **_held(strip, rows, length, _most(device, size)),
+        **_units(request, product, strip, dot, turned),
         "batch_dims": len(product.batch),
     }
-    even = _unit(*places, *long_places, product.columns) == _QUAD
-    context |= request.slots.context(_QUAD, even)
-    numbers: list[tuple[str, Any]] = [(index, getattr(product, name)) for name in (
-        "rows", "columns", "inner", "a_row", "a_inner")]  # fmt: skip
-    numbers += [(index, b_step), (index, length)]
+    numbers: list[tuple[str, Any]] = [(index, number) for number in (
+        product.rows, product.columns, product.inner, product.a_row, product.a_inner, b_step,
+        length)]  # fmt: skip
     numbers += [("ulong", product.a_start), ("ulong", product.b_start)]
     numbers += [("ulong", number) for triple in product.batch for number in triple]
     sliced: list[tuple[str, Any]] = [("scratch", 0), ("zeros", 0)] if slices > 1 else []
@@ -163,9 +133,48 @@ def strips(
     return Kernels((replace(launch, standard=FENCE.standard),), (scratch,))
 
 
-def _rounded(rows: int) -> int:
-    """So that not every number of rows has a kernel of its own."""
-    return rows if rows <= 2 else -(-rows // _QUAD) * _QUAD
+def _most(device: Device, size: int) -> int:
+    """Elements of `size` bytes that a group has in local memory at most."""
+    return min(_LOCAL, device.local_mem_bytes - 64) // size
+
+
+def _held(strip: Strip, rows: int, length: int, most: int) -> dict[str, Any]:
+    """What stands in local memory: terms of the short operand, then sums, of `together` rows."""
+    chunk = max(_QUAD, min(_coarse(length), (most // rows - _QUAD) // _QUAD * _QUAD))
+    pitch = chunk + _QUAD * (chunk // _QUAD % 2 == 0)  # an odd number of quads
+    line = (strip.lines + strip.wide) * strip.share  # of a row's sums
+    together = max(n for n in range(1, rows + 1) if rows % n == 0 and (n == 1 or n * line <= most))
+    helpers = 1
+    while (2 * helpers * together * strip.lines <= strip.items
+           and strip.share % (2 * helpers) == 0):  # fmt: skip
+        helpers *= 2
+    held = -(-max(rows * pitch, together * line) // _QUAD) * _QUAD
+    return {"rows": rows, "whole": length <= chunk, "chunk": chunk, "pitch": pitch, "held": held,
+            "together": together, "helpers": helpers}  # fmt: skip
+
+
+def _units(
+    request: Request, product: Product, strip: Strip, dot: bool, turned: bool
+) -> dict[str, Any]:
+    """How many elements are read at once, and what the slots need.
+
+    All places are multiples of so many, and so is the end of a line, which cuts none off. Places
+    do not count for an operand that is computed.
+    """
+    strides = [step for _, *pair in product.batch for step in pair]
+    short = (product.a_row, product.a_start, *strides[::2])
+    long = (product.b_column if dot else product.b_inner, product.b_start, *strides[1::2])
+    computed = request.slots.prologue is not None
+    x_unit = _unit(product.inner, *(() if computed and not turned else short))
+    unit = _unit(product.inner if dot else product.columns, *(() if computed and turned else long))
+    even = _unit(*short, *long, product.columns) == _QUAD
+    return {
+        "x_unit": x_unit if product.a_inner == 1 else 1,
+        "x_turned": product.a_inner != 1 and product.a_row == 1,
+        "unit": min(unit, _QUAD if dot else strip.wide),
+        "edge_inner": product.inner % _QUAD != 0,
+        **request.slots.context(_QUAD, even),
+    }
 
 
 def _coarse(length: int) -> int:
