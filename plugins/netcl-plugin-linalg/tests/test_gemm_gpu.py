@@ -138,16 +138,19 @@ def multiplied(
     layout=st.sampled_from(LAYOUTS),
     dtype=st.sampled_from(["float32", "float16", "int32", "bool"]),
     bias=st.booleans(),
-    units=st.sampled_from([1, 132]),
+    limits=st.sampled_from([(1, 256, 32768), (132, 1024, 49152), (8, 16, 4096)]),
 )
 def test_few_rows_or_columns(
     device: nc.Device, few: int, many: int, inner: int, turned: bool, layout: Any, dtype: str,
-    bias: bool, units: int,
+    bias: bool, limits: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Also in slices, which only a device with many units gets, and in parts without them."""
-    device.compute_units = units
+    """In slices where there are many units; without, in parts that local memory holds."""
     sizes = (many, few, inner) if turned else (few, many, inner)
-    names = multiplied(device, sizes, layout, {}, dtype, bias and dtype != "bool", plan=thin)
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "compute_units", limits[0])
+        patch.setattr(device, "max_work_group_size", limits[1])
+        patch.setattr(device, "local_mem_bytes", limits[2])
+        names = multiplied(device, sizes, layout, {}, dtype, bias and dtype != "bool", plan=thin)
     assert names == ["gemm_thin" if inner <= 64 else "gemm_strip"]
 
 

@@ -1,8 +1,9 @@
 """Products that fill no tile, on GPUs: with few rows or columns, and batches of small matrices.
 
-Such a product reads more than it multiplies. Work-items read both operands where they lie, several
-of them share the inner dimension, and their sums are added up in local memory. One operand is the
-long one, whose lines follow each other or run along the inner dimension; the other has few lines.
+Such a product reads more than it multiplies. One operand is the long one, whose lines follow each
+other or run along the inner dimension; the other has few lines. Long sums are those of strips
+(gemm_strips.py). With short ones work-items read both operands where they lie, several of them
+share the inner dimension, and their sums are added up in local memory.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from netcl_plugin_linalg.gemm import INT_MAX, Product
 from netcl_plugin_linalg.gemm_strips import strips
 
 TEMPLATE: Final = "linalg/gemm_thin.cl.j2"
-#: Lines of the short operand that an item multiplies with, and of several items that each read the
-#: long one, which beats tiles that are mostly empty; and how large small matrices are.
+#: Lines of the short operand that an item multiplies with, and up to which a strip beats tiles that
+#: are mostly empty; how large small matrices are, and how long the sums without strips.
 THIN: Final = 8
 FEW: Final = 32
 _SMALL, _SHALLOW = 32, 64
-#: For several items: lines of the long operand at least, and its elements at most, which stay in
-#: the cache for those who read them again.
+#: With more lines than an item's: lines of the long operand at least, and its elements at most,
+#: which stay in the cache for items that read them again.
 _LONG: Final = 256
 _OFTEN: Final = 1 << 23
 #: Terms of a sum from which on few lines of the long operand are worth slices of tiles.
@@ -66,7 +67,7 @@ def _steps(product: Product) -> tuple[int, int]:
 
 
 def thin(request: Request, given: Product, bias: bool) -> Kernels:
-    """The launch of a product that `fits`."""
+    """The launch of a product that `fits`: of strips, unless its sums are short."""
     if given.inner <= _SHALLOW:
         return read_as_they_lie(request, given, bias)
     product = _turned(given)
@@ -74,7 +75,7 @@ def thin(request: Request, given: Product, bias: bool) -> Kernels:
 
 
 def read_as_they_lie(request: Request, given: Product, bias: bool) -> Kernels:
-    """The launch of a product that `fits`."""
+    """The launch of a product that `fits`, whatever its sums; for short ones."""
     product, dtype = _turned(given), DTYPES[request.output.dtype]
     turned = product is not given
     dot = product.b_inner == 1 and not (product.b_column == 1 and product.columns > 1)
