@@ -80,7 +80,7 @@ def fitted(strip: Strip, device: Device, size: int) -> Strip:
         share //= 2
     while lines > strip.wide and (lines // strip.wide > items or lines + strip.wide > most):
         lines //= 2
-    return replace(strip, lines=lines, share=share, near=min(strip.near, share))
+    return replace(strip, lines=lines, share=share, near=math.gcd(strip.near, share))
 
 
 def strips(
