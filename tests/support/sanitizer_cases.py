@@ -497,6 +497,8 @@ OF_THE_OTHER_KIND: Final = {
         "linalg/attention_ahead.cl.j2",
         "linalg/attention_groups.cl.j2",
         "linalg/gemm_gpu.cl.j2",
+        "linalg/gemm_strip.cl.j2",
+        "linalg/gemm_thin.cl.j2",
         "losses/cross_entropy_teams.cl.j2",
         "tensor/residual_norm_teams.cl.j2",
         "tensor/norm_rows.cl.j2",

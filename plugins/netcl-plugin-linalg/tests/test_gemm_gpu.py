@@ -138,27 +138,36 @@ def multiplied(
     layout=st.sampled_from(LAYOUTS),
     dtype=st.sampled_from(["float32", "float16", "int32", "bool"]),
     bias=st.booleans(),
+    limits=st.sampled_from([(1, 256, 32768), (132, 1024, 49152), (8, 16, 4096)]),
 )
 def test_few_rows_or_columns(
     device: nc.Device, few: int, many: int, inner: int, turned: bool, layout: Any, dtype: str,
-    bias: bool,
+    bias: bool, limits: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
+    """In slices where there are many units; without, in parts that local memory holds."""
     sizes = (many, few, inner) if turned else (few, many, inner)
-    names = multiplied(device, sizes, layout, {}, dtype, bias and dtype != "bool", plan=thin)
-    assert names == ["gemm_thin"]
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "compute_units", limits[0])
+        patch.setattr(device, "max_work_group_size", limits[1])
+        patch.setattr(device, "local_mem_bytes", limits[2])
+        names = multiplied(device, sizes, layout, {}, dtype, bias and dtype != "bool", plan=thin)
+    assert names == ["gemm_thin" if inner <= 64 else "gemm_strip"]
 
 
 def test_neighbours_of_a_thin_product_are_in_its_kernel(device: nc.Device) -> None:
     """Also of a batch of small matrices, one of which is read for all."""
     product = ag.jit_compile(lambda a, b: ag.relu(ag.matmul(ag.mul(a, 2.0), b) + 1.0))
-    for first, second in (((3, 7, 5), (3, 5, 9)), ((7, 5), (3, 5, 8)), ((90, 7), (7, 2))):
+    small = ((3, 7, 5), (3, 5, 9)), ((7, 5), (3, 5, 8)), ((90, 7), (7, 2))
+    for first, second in (*small, ((5, 130), (130, 70)), ((3, 90, 65), (65, 2))):
         a, b = drawn(first, "float32"), drawn(second, "float32")
         x, y = nc.tensor(a), nc.tensor(b)
         product(x, y)
         with recorded(device) as stream:
             found = product(x, y)
-        assert stream.launched == ["gemm_thin"]
-        close(found.to_host(), np.maximum(2.0 * (a.astype("float64") @ b) + 1, 0), "float32", 7)
+        inner = first[-1]
+        assert stream.launched == ["gemm_thin" if inner <= 64 else "gemm_strip"]
+        right = np.maximum(2.0 * (a.astype("float64") @ b) + 1, 0)
+        close(found.to_host(), right, "float32", inner)
 
 
 # -- every tile, every layout --------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, Final, final
 from netcl_core import DTYPES, ZEROS_BYTES, Kernel, Kernels
 from netcl_core.autograd import Implementation, Request, Requirements, Space
 from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
+from netcl_plugin_linalg.gemm_strips import FENCE
 from netcl_plugin_linalg.gemm_thin import FEW, fits, thin
 
 TEMPLATE: Final = "linalg/gemm_gpu.cl.j2"
@@ -23,8 +24,6 @@ _QUAD: Final = 4
 #: device without, only a long dimension is worth the sums that have to be written and read again.
 _MOST_SLICES: Final = 64
 _SHORT, _LONG = 32, 512
-#: What it takes to add up the slices in the launch that makes them.
-FENCE: Final = Requirements(compiles="linalg/device_fence.cl.j2", standard="CL3.0")
 
 
 @final

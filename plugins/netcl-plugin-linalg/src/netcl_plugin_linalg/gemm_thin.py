@@ -1,8 +1,9 @@
 """Products that fill no tile, on GPUs: with few rows or columns, and batches of small matrices.
 
-Such a product reads more than it multiplies. Work-items read both operands where they lie, several
-of them share the inner dimension, and their sums are added up in local memory. One operand is the
-long one, whose lines follow each other or run along the inner dimension; the other has few lines.
+Such a product reads more than it multiplies. One operand is the long one, whose lines follow each
+other or run along the inner dimension; the other has few lines. Long sums are those of strips
+(gemm_strips.py). With short ones work-items read both operands where they lie, several of them
+share the inner dimension, and their sums are added up in local memory.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from typing import Any, Final
 from netcl_core import DTYPES, Kernel, Kernels
 from netcl_core.autograd import Request
 from netcl_plugin_linalg.gemm import INT_MAX, Product
+from netcl_plugin_linalg.gemm_strips import strips
 
 TEMPLATE: Final = "linalg/gemm_thin.cl.j2"
-#: Lines of the short operand that an item multiplies with, and of several items that each read the
-#: long one, which beats tiles that are mostly empty; and how large small matrices are.
+#: Lines of the short operand that an item multiplies with, and up to which a strip beats tiles that
+#: are mostly empty; how large small matrices are, and how long the sums without strips.
 THIN: Final = 8
 FEW: Final = 32
 _SMALL, _SHALLOW = 32, 64
-#: For several items: lines of the long operand at least, and its elements at most, which stay in
-#: the cache for those who read them again.
+#: With more lines than an item's: lines of the long operand at least, and its elements at most,
+#: which stay in the cache for items that read them again.
 _LONG: Final = 256
 _OFTEN: Final = 1 << 23
 #: Terms of a sum from which on few lines of the long operand are worth slices of tiles.
@@ -35,9 +37,9 @@ _QUAD: Final = 4
 def fits(product: Product, most: int = THIN) -> bool:
     """Whether a product is better read as it lies than in tiles, with at most so many lines."""
     few, many = sorted((product.rows, product.columns))
-    small = many <= _SMALL and product.inner <= _SHALLOW
     thin = few <= most and (many >= _SMALL or product.inner <= _DEEP)
     thin = thin and (few <= THIN or (many >= _LONG and product.inner * many <= _OFTEN))
+    small = many <= _SMALL and product.inner <= _SHALLOW
     return (small or thin) and 1 in _steps(_turned(product)) and product.inner > 0
 
 
@@ -47,8 +49,9 @@ def along(product: Product) -> bool:
 
 
 def _turned(product: Product) -> Product:
-    """With few rows: where there are few columns, the product of the transposes."""
-    if not product.columns <= FEW < product.rows:
+    """With few rows: where there are fewer columns, the product of the transposes."""
+    most = FEW if product.inner <= _SHALLOW else product.columns
+    if product.columns > FEW or product.rows <= most:
         return product
     return replace(
         product, rows=product.columns, columns=product.rows,
@@ -64,7 +67,15 @@ def _steps(product: Product) -> tuple[int, int]:
 
 
 def thin(request: Request, given: Product, bias: bool) -> Kernels:
-    """The launch of a product that `fits`."""
+    """The launch of a product that `fits`: of strips, unless its sums are short."""
+    if given.inner <= _SHALLOW:
+        return read_as_they_lie(request, given, bias)
+    product = _turned(given)
+    return strips(request, product, product is not given, bias)
+
+
+def read_as_they_lie(request: Request, given: Product, bias: bool) -> Kernels:
+    """The launch of a product that `fits`, whatever its sums; for short ones."""
     product, dtype = _turned(given), DTYPES[request.output.dtype]
     turned = product is not given
     dot = product.b_inner == 1 and not (product.b_column == 1 and product.columns > 1)

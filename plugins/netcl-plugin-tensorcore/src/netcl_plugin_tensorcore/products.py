@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 from netcl_plugin_linalg import linear, matmul
 from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
-from netcl_plugin_linalg.gemm_gpu import FENCE
+from netcl_plugin_linalg.gemm_strips import FENCE
 from netcl_plugin_linalg.gemm_thin import FEW, THIN, along, fits
 from netcl_plugin_linalg.precision import get_float32_matmul_precision
 from netcl_plugin_tensor import strided
