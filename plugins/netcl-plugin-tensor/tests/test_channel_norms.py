@@ -156,7 +156,7 @@ def test_a_large_gpu_is_filled(
         "eps": 1e-5,
         **({"sums": "float32"} if back else {"momentum": 0.1}),
     }
-    present = (True,) * len(given_) + (() if back else (False,) * 3)
+    present = (True,) * len(given_) + (() if back else (False,) * 4)
     name = "norm_runs_backward" if back else "norm_runs"
     request = ag.Request(name, device, given_, (x, channel, channel), attrs, present)
     record = norm_runs.NORM_RUNS_BACKWARD if back else norm_runs.NORM_RUNS

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -34,7 +34,8 @@ _LANES: Final = 16
 _GROUPS: Final = 8
 _WORTH: Final = 4096
 #: The template's flags for a kernel that reads and writes nothing beside the elements.
-_PLAIN: Final = {"weighted": False, "biased": False, "sums": "", "running": "", "rated": False}
+_PLAIN: Final = {"weighted": False, "biased": False, "sums": "", "running": "", "rated": False,
+                 "counted": False}  # fmt: skip
 
 
 @final
@@ -131,14 +132,24 @@ def _launches(request: Request, entry: str, inputs: int, outputs: Any, **flags: 
 
 
 def _plan(request: Request) -> Kernels:
-    _, weighted, biased, running, _, rated = request.given
+    _, weighted, biased, running, _, rated, counted = request.given
     given = iter(request.inputs[1:])
     storages = [DTYPES[next(given).dtype].storage if there else "" for there in request.given[1:]]
-    flags = {"weighted": weighted, "biased": biased, "running": storages[2], "rated": rated}
+    flags = {"weighted": weighted, "biased": biased, "running": storages[2], "rated": rated,
+             "counted": counted}  # fmt: skip
     flags["weight_storage"] = storages[0] or storages[1]
     flags["rate_storage"] = storages[4]
-    outputs = [("out", i) for i in range(5 if running else 3)]
-    return _launches(request, FORWARD, len(request.inputs), outputs, **flags)
+    outputs = [("out", i) for i in range(len(request.outputs))]
+    inputs = len(request.inputs)
+    kernels = _launches(request, FORWARD, inputs, outputs, **flags)
+    if not running:
+        return kernels
+    *others, last = kernels.launches
+    first = inputs - rated - counted - 2
+    moved = [first, first + 1, *([inputs - 1] if counted else [])]
+    places = [(last.args.index(("in", i)), last.args.index(("out", 3 + k)))
+              for k, i in enumerate(moved)]  # fmt: skip
+    return replace(kernels, launches=(*others, replace(last, in_place=tuple(places))))
 
 
 def _plan_backward(request: Request) -> Kernels:
@@ -168,7 +179,7 @@ def _plan_backward(request: Request) -> Kernels:
 
 def _bind(
     x: Any, weight: Any, bias: Any, groups: int, eps: float,
-    running_mean: Any = None, running_var: Any = None, momentum: Any = 0.0,
+    running_mean: Any = None, running_var: Any = None, momentum: Any = 0.0, batches: Any = None,
 ) -> Any:  # fmt: skip
     both = isinstance(weight, Tensor) and isinstance(bias, Tensor)
     if both and weight.dtype != bias.dtype:
@@ -176,12 +187,13 @@ def _bind(
     rate = momentum if isinstance(momentum, Tensor) else None
     number = 0.0 if rate is not None else float(momentum)
     attrs = {"groups": operator.index(groups), "eps": float(eps), "momentum": number}
-    return (x, weight, bias, running_mean, running_var, rate), attrs
+    return (x, weight, bias, running_mean, running_var, rate, batches), attrs
 
 
 def _infer(
     x: Spec, weight: Spec | None, bias: Spec | None, running_mean: Spec | None,
-    running_var: Spec | None, rate: Spec | None, groups: int, eps: float, momentum: float,
+    running_var: Spec | None, rate: Spec | None, batches: Spec | None, groups: int, eps: float,
+    momentum: float,
 ) -> tuple[Spec, ...]:  # fmt: skip
     who = "group_norm" if groups else "batch_norm"
     if not DTYPES[x.dtype].floating:
@@ -199,7 +211,8 @@ def _infer(
     wide = Spec((layout_of(x, groups).teams,), DTYPES[x.dtype].wide)
     if running_mean is None or running_var is None:
         return x, wide, wide
-    return x, wide, wide, running_mean, running_var
+    moved = (running_mean, running_var)
+    return x, wide, wide, *(moved if batches is None else (*moved, batches))
 
 
 def _axes(x: Any, groups: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -213,8 +226,8 @@ def _axes(x: Any, groups: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[
 
 
 def _reference(
-    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, rate: Any, groups: int,
-    eps: float, momentum: float,
+    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, rate: Any, batches: Any,
+    groups: int, eps: float, momentum: float,
 ) -> Any:  # fmt: skip
     shape, over, channels = _axes(x, groups)
     lines = widened(x).reshape(shape)
@@ -228,13 +241,14 @@ def _reference(
         return results
     size = lines.size // max(1, mean.size)
     share = lines.dtype.type(momentum) if rate is None else widened(rate)
-    return *results, *(
+    moved = tuple(
         widened(running) * (1 - share) + batch * share * factor
         for running, batch, factor in (
             (running_mean, results[1], 1.0),
             (running_var, results[2], size / (size - 1)),
         )
     )
+    return *results, *moved, *(() if batches is None else (batches + 1,))
 
 
 def _formula(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple[Any, Any, Any]:
@@ -277,7 +291,7 @@ def _zeros(like: Any) -> Any:
 def _backward(saved: Saved, grad: Any, mean: Any, variance: Any, *_: Any) -> Sequence[Any]:
     """All gradients by one kernel; those of mean and variance, which nothing here asks for, by
     other ops. Running statistics are constants."""
-    return [*_gradients(saved, (grad, mean, variance)), None, None, None]
+    return [*_gradients(saved, (grad, mean, variance)), None, None, None, None]
 
 
 def _gradients(saved: Saved, grads: Sequence[Any]) -> Sequence[Any]:
@@ -353,7 +367,8 @@ NORM_RUNS: Final = Operator(
     saves=(0, 1, 2),
     implementations=(Implementation(FORWARD, "group per team", _plan),),
     parts=(NORM_RUNS_BACKWARD,),
-    doc="norm_runs(x, weight, bias, groups, eps, running_mean=None, running_var=None, momentum=0): "
-    "x (N, C, ...) standardised per channel or, with groups > 0, per group of channels; the mean "
-    "and variance of each; and the running ones, moved towards these.",
+    doc="norm_runs(x, weight, bias, groups, eps, running_mean=None, running_var=None, momentum=0, "
+    "batches=None): x (N, C, ...) standardised per channel or, with groups > 0, per group of "
+    "channels; the mean and variance of each; and the running ones, moved towards these, with how "
+    "many batches moved them.",
 )
