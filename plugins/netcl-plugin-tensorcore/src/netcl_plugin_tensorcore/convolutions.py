@@ -54,11 +54,15 @@ _COSTS: Final = {
     2: Costs(start=300, launch=1 << 25, sum=500, beside=1),
     4: Costs(start=100, launch=1 << 24, sum=80, beside=1),
 }
-#: Of the launch that packs pixels: pixels and channels of a work-group, and its items.
-_PIXELS: Final = 64
-_BLOCK: Final = 32
+#: Of the launch that packs pixels: a work-group's items, and the bytes of its tile.
 _PACKERS: Final = 256
+_TILE: Final = 16384
 _ARRANGERS: Final = 128
+#: Of the launch that adds slices up: a work-group's items, the results that it has at most, and
+#: how many sums it reads at least.
+_ADDERS: Final = 256
+_SUMMED: Final = 1024
+_READ: Final = 2048
 #: What is computed, and how far apart the source's elements are in each dimension.
 Task: TypeAlias = tuple[Problem, tuple[int, ...]]
 
@@ -113,6 +117,13 @@ class _Shape:
     def run(self) -> int:
         """Neighbours whose taps a work-group turns, 0 if those of one do not fit."""
         return min(64, _TURNED // 4 // self.kernel)
+
+    def shared(self, slices: int) -> tuple[int, int]:
+        """Neighbours whose slices a work-group adds up, and among how many items each result."""
+        most = max(1, _SUMMED // self.kernel)
+        run = 1 << (_READ // (self.kernel * slices)).bit_length() >> 1
+        run = min(max(run, 8), most, self.channels)
+        return run, max(1, min(_ADDERS // (run * self.kernel), slices))
 
     @property
     def products(self) -> int:
@@ -239,17 +250,24 @@ class _Plan:
             **{f"apart{i}": step for i, step in enumerate(self.apart)},
         }  # fmt: skip
         volume = math.prod(upper for _, upper, _ in ends)
-        blocks = problem.groups * -(-padded // _BLOCK)
-        count = problem.batch * -(-volume // _PIXELS) * blocks
+        pixels, block = self.tiled(padded)
+        blocks = problem.groups * -(-padded // block)
+        count = problem.batch * -(-volume // pixels) * blocks
         buffers = [self.words("in", index, "given"),
                    self.words("scratch", target, "packed", True)]  # fmt: skip
         if tabled:
             buffers.append(("scratch", 2, "__global int *table"))
-        flags = {**self.flags, "local": _PACKERS,
+        flags = {"size": self.shape.size, "pixels": pixels, "block": block, "local": _PACKERS,
                  "tabled": tabled, "spread": source and max(self.apart) > 1}  # fmt: skip
         return self.launcher(OPERANDS).kernel(
             "pack", buffers, count * _PACKERS, axes, flags, numbers, local=_PACKERS
         )
+
+    def tiled(self, channels: int) -> tuple[int, int]:
+        """Pixels and channels that a work-group packs: 64 pixels fill the lines that it reads."""
+        elements, chunk = _TILE // self.shape.size, self.shape.chunk
+        block = min(1 << (channels - 1).bit_length(), elements // 64)
+        return min(elements // block, _PACKERS), max(block, chunk)
 
     def multiply(
         self, phase: str, axes: Sequence[Axis], buffers: Sequence[Buffer], columns: int,
@@ -325,16 +343,11 @@ class _Plan:
         if not self.along:
             majors, minors = minors, majors
         groups = self.problem.groups * majors * -(-minors // self.shape.run)
-        flags = {**self.flags, "a_along": self.along, "local": _ARRANGERS, "run": self.shape.run,
-                 "kernel_size": self.shape.kernel}  # fmt: skip
+        flags = {"size": self.shape.size, "a_along": self.along, "local": _ARRANGERS,
+                 "run": self.shape.run, "kernel_size": self.shape.kernel}  # fmt: skip
         return self.launcher(OPERANDS).kernel(
             "arrange", buffers, groups * _ARRANGERS, axes, flags, numbers, local=_ARRANGERS
         )
-
-    @property
-    def flags(self) -> dict[str, Any]:
-        """The constants of the template that packs."""
-        return {"size": self.shape.size, "pixels": _PIXELS, "block": _BLOCK}
 
     @property
     def along(self) -> bool:
@@ -370,13 +383,15 @@ class _Plan:
                    ("scratch", 2, "__global const int *table"),
                    ("scratch", 3, "__global float *sums")]  # fmt: skip
         weigh = self.multiply("weigh", axes, buffers, columns, terms, False, True)
-        launcher, run = self.launcher(OPERANDS), shape.run
-        numbers = {"padded_channels": shape.channels, "slices": slices}
+        launcher, (run, shares) = self.launcher(OPERANDS), shape.shared(slices)
+        numbers = {"padded_channels": shape.channels, "slices": slices, "run": run,
+                   "shares": shares}  # fmt: skip
         groups = problem.groups * problem.outputs * -(-problem.channels // run)
-        flags = {**self.flags, "local": _ARRANGERS, "run": run, "kernel_size": shape.kernel}
+        flags = {"size": shape.size, "local": _ADDERS, "kernel_size": shape.kernel,
+                 "summed": max(_SUMMED, shape.kernel)}  # fmt: skip
         buffers = [launcher.scratch(3, "sums"), launcher.result()]
-        total = launcher.kernel("total", buffers, groups * _ARRANGERS, axes, flags, numbers,
-                            local=_ARRANGERS)  # fmt: skip
+        total = launcher.kernel("total", buffers, groups * _ADDERS, axes, flags, numbers,
+                            local=_ADDERS)  # fmt: skip
         above = terms * problem.groups * shape.above
         sums = slices * problem.groups * problem.outputs * columns
         scratch = (self.source * shape.size, above * shape.size,
