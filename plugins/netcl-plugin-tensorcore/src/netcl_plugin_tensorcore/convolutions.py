@@ -256,7 +256,7 @@ class _Plan:
         buffers = [self.words("in", index, "given"),
                    self.words("scratch", target, "packed", True)]  # fmt: skip
         if tabled:
-            buffers.append(("scratch", 2, "__global int *table"))
+            buffers.append(("scratch", target + 1, "__global int *table"))
         flags = {"size": self.shape.size, "pixels": pixels, "block": block, "local": _PACKERS,
                  "tabled": tabled, "spread": source and max(self.apart) > 1}  # fmt: skip
         return self.launcher(OPERANDS).kernel(
@@ -271,7 +271,7 @@ class _Plan:
 
     def multiply(
         self, phase: str, axes: Sequence[Axis], buffers: Sequence[Buffer], columns: int,
-        terms: int, along: bool, sliced: bool, bias: bool = False,
+        terms: int, along: bool, sliced: bool, tabled: bool, bias: bool = False,
     ) -> Kernel:  # fmt: skip
         """The launch over all tiles and slices."""
         tile, problem = self.tile, self.problem
@@ -282,7 +282,8 @@ class _Plan:
         flags = {
             **asdict(tile), "multiply": LOOPS[tile.groups], "width": width,
             "type": TYPES[self.request.output.dtype], "size": self.shape.size, "passes": 3,
-            "a_along": along, "b_along": phase == "gather", "sliced": sliced, "bias": bias,
+            "a_along": along, "b_along": phase == "gather" or not tabled, "sliced": sliced,
+            "bias": bias, "tabled": tabled,
             "adjoining": whole, "instructions": self.instructions,
             "edge": bool(problem.outputs % tile.bm or columns % tile.bn),
         }  # fmt: skip
@@ -316,10 +317,11 @@ class _Plan:
             chunks = (terms + self.tile.bk) // self.shape.chunk
             weights = self.problem.groups * self.rows * terms
             slices = max(1, -(-terms // self.length(terms)))
-            if terms:
+            arranged = self.arranges(axes, inner)
+            if arranged:
                 launches.append(self.arranged(axes, terms, chunks))
-            launches += self.walk(axes, columns, terms, slices > 1)
-            packed, table = max(packed, weights), max(table, chunks)
+                packed, table = max(packed, weights), max(table, chunks)
+            launches += self.walk(axes, columns, terms, slices > 1, arranged)
             if slices > 1:
                 sums = max(sums, slices * self.problem.groups * self.problem.outputs * columns)
         size = self.shape.size
@@ -330,6 +332,12 @@ class _Plan:
         """Elements of the packed source."""
         pixels = self.problem.batch * math.prod(self.padded)
         return pixels * self.problem.groups * self.shape.channels
+
+    def arranges(self, axes: Sequence[Axis], terms: int) -> bool:
+        """Whether the weights have to be laid out: not of single pixels, if they fill tiles."""
+        whole = terms == _raised(terms, self.depth) and self.rows == self.problem.outputs
+        single = self.shape.kernel == 1 and self.shape.channels == self.problem.channels
+        return terms > 0 and not (whole and single)
 
     def arranged(self, axes: Sequence[Axis], terms: int, chunks: int) -> Kernel:
         """The launch that lays out the weights of a walk."""
@@ -354,18 +362,23 @@ class _Plan:
         """Whether the weights of a channel adjoin term by term, so that they are packed so."""
         return self.problem.weight_channel == 1
 
-    def walk(self, axes: Sequence[Axis], columns: int, terms: int, sliced: bool) -> list[Kernel]:
+    def walk(
+        self, axes: Sequence[Axis], columns: int, terms: int, sliced: bool, arranged: bool
+    ) -> list[Kernel]:
+        """The launches that multiply, with weights that were `arranged` or lie as they did."""
         bias = [2] if len(self.request.inputs) == 3 else []
         launcher, problem = self.launcher(SUMS), self.problem
-        read = [self.words("scratch", 0, "source"), self.words("scratch", 1, "weights"),
-                ("scratch", 2, "__global const int *table")]  # fmt: skip
+        read = [self.words("scratch", 0, "source")]
+        if arranged:
+            read += [self.words("scratch", 1, "weights"),
+                     ("scratch", 2, "__global const int *table")]  # fmt: skip
+        else:
+            read.append(self.words("in", 1, "weights"))
+        gather = partial(self.multiply, "gather", axes, columns=columns, terms=terms,
+                         along=self.along, sliced=sliced, tabled=arranged)  # fmt: skip
         if not sliced:
-            read += [*launcher.operands(*bias), launcher.result()]
-            return [
-                self.multiply("gather", axes, read, columns, terms, self.along, False, bool(bias))
-            ]
-        written = ("scratch", 3, "__global float *sums")
-        product = self.multiply("gather", axes, [*read, written], columns, terms, self.along, True)
+            return [gather([*read, *launcher.operands(*bias), launcher.result()], bias=bool(bias))]
+        product = gather([*read, ("scratch", 3, "__global float *sums")])
         elements = problem.groups * problem.outputs * columns
         numbers = {"width": columns, "slices": -(-terms // self.length(terms)),
                    "elements": elements}  # fmt: skip
@@ -379,30 +392,54 @@ class _Plan:
         (axes,), problem, shape = self.problem.walks, self.problem, self.shape
         columns, terms = shape.sizes(axes)
         slices = max(1, -(-terms // self.length(terms)))
-        buffers = [self.words("scratch", 0, "source"), self.words("scratch", 1, "above"),
-                   ("scratch", 2, "__global const int *table"),
-                   ("scratch", 3, "__global float *sums")]  # fmt: skip
-        weigh = self.multiply("weigh", axes, buffers, columns, terms, False, True)
+        sums = ("scratch", 0, "__global float *sums")
+        nbytes = slices * problem.groups * problem.outputs * columns * 4
+        if self.in_images(axes):
+            kernels = Kernels((), (nbytes,))
+            buffers = [self.words("in", 0, "source"), self.words("in", 1, "above"), sums]
+        else:
+            table, above = terms + self.depth + self.tile.bk, terms * problem.groups * shape.above
+            packs = self.pack(0, 1, axes), self.pack(1, 2, axes, tabled=True)
+            scratch = (nbytes, self.source * shape.size, above * shape.size, table * 4)
+            kernels = Kernels(packs, scratch)
+            buffers = [self.words("scratch", 1, "source"), self.words("scratch", 2, "above"),
+                       ("scratch", 3, "__global const int *table"), sums]  # fmt: skip
+        packed = bool(kernels.launches)
+        weigh = self.multiply("weigh", axes, buffers, columns, terms, not packed, True, packed)
         launcher, (run, shares) = self.launcher(OPERANDS), shape.shared(slices)
         numbers = {"padded_channels": shape.channels, "slices": slices, "run": run,
                    "shares": shares}  # fmt: skip
         groups = problem.groups * problem.outputs * -(-problem.channels // run)
         flags = {"size": shape.size, "local": _ADDERS, "kernel_size": shape.kernel,
                  "summed": max(_SUMMED, shape.kernel)}  # fmt: skip
-        buffers = [launcher.scratch(3, "sums"), launcher.result()]
+        buffers = [launcher.scratch(0, "sums"), launcher.result()]
         total = launcher.kernel("total", buffers, groups * _ADDERS, axes, flags, numbers,
                             local=_ADDERS)  # fmt: skip
-        above = terms * problem.groups * shape.above
-        sums = slices * problem.groups * problem.outputs * columns
-        scratch = (self.source * shape.size, above * shape.size,
-                   (terms + self.depth + self.tile.bk) * 4, sums * 4)  # fmt: skip
-        packs = (self.pack(0, 0, axes), self.pack(1, 1, axes, tabled=True))
-        return Kernels((*packs, weigh, total), scratch)
+        return dataclasses.replace(kernels, launches=(*kernels.launches, weigh, total))
+
+    def in_images(self, axes: Sequence[Axis]) -> bool:
+        """Whether images are read as they lie: single pixels, whose lines are whole chunks."""
+        count = math.prod(axis.count for axis in axes)
+        return (
+            _single(axes)
+            and count % self.shape.chunk == 0
+            and count >= self.tile.bk
+            and self.shape.channels == self.problem.channels
+        )
 
 
 def _adjoining(axes: Sequence[Axis]) -> bool:
     """Whether a walk writes every position of an image."""
     return all(axis.count == axis.out for axis in axes)
+
+
+def _single(axes: Sequence[Axis]) -> bool:
+    """Whether each position of an image is one pixel of the source."""
+    return all(
+        (axis.kernel, axis.step, axis.out_step, axis.before) == (1, 1, 1, 0)
+        and {axis.source, axis.padded, axis.count} == {axis.out}
+        for axis in axes
+    )
 
 
 def _pointwise(request: Request, task: Task, tile: WarpTile) -> Product | None:
@@ -417,11 +454,8 @@ def _pointwise(request: Request, task: Task, tile: WarpTile) -> Product | None:
     odd = any(size % chunk for size in (columns, problem.channels, problem.outputs))
     if not plain or odd or -(-columns // tile.bn) * tile.bn > _FILLED * columns:
         return None
-    for axis in axes:
-        if (axis.kernel, axis.step, axis.out_step, axis.before) != (1, 1, 1, 0):
-            return None
-        if {axis.source, axis.padded, axis.count} != {axis.out}:
-            return None
+    if not _single(axes):
+        return None
     image = problem.channels * columns
     return Product(
         problem.outputs, columns, problem.channels, problem.weight_output, problem.weight_channel,
