@@ -213,6 +213,9 @@ class _Plan:
         instructions: str,
     ) -> None:  # fmt: skip
         problem, self.apart = task
+        #: Where a tap is the only one, pixels that no position reads are not packed.
+        self.hops = [axis.step if axis.kernel == 1 else 1 for axis in problem.walks[0]]
+        problem = dataclasses.replace(problem, walks=tuple(map(self.hopped, problem.walks)))
         self.request, self.problem, self.tile = request, problem, tile
         self.shape = _Shape(request, problem, weighs)
         self.slices, self.instructions = slices, instructions
@@ -222,6 +225,13 @@ class _Plan:
         self.depth = max(tile.bk, 16 if size == 4 else 32)
         self.padded = [axis.padded for axis in problem.walks[0]]
         self.rows = _raised(problem.outputs, tile.bm)
+
+    def hopped(self, axes: Sequence[Axis]) -> tuple[Axis, ...]:
+        """A walk over the pixels that are packed."""
+        return tuple(
+            dataclasses.replace(axis, step=1, padded=axis.count) if hop > 1 else axis
+            for axis, hop in zip(axes, self.hops, strict=True)
+        )
 
     def launcher(self, template: str, width: int = 1) -> Launcher:
         return Launcher(self.request, self.problem, template, self.padded, width, "int")
@@ -248,6 +258,7 @@ class _Plan:
             **{f"to{i}": upper for i, (_, upper, _) in enumerate(ends)},
             **{f"shift{i}": shift for i, (_, _, shift) in enumerate(ends)},
             **{f"apart{i}": step for i, step in enumerate(self.apart)},
+            **{f"hop{i}": hop if source else 1 for i, hop in enumerate(self.hops)},
         }  # fmt: skip
         volume = math.prod(upper for _, upper, _ in ends)
         pixels, block = self.tiled(padded)
