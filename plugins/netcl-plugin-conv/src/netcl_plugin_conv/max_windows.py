@@ -53,11 +53,11 @@ def _offsets(axes: Sequence[WindowAxis]) -> str:
 
 
 def _index(request: Request) -> str:
-    """The type of sizes and places: GPUs divide longs slowly."""
+    """The type of sizes and places where items divide them: longs are divided slowly."""
     axes = request.attrs["axes"]
     largest = max(*(spec.size for spec in (*request.inputs, *request.outputs)),
                   *(axis.size * axis.count for axis in axes))  # fmt: skip
-    return "int" if request.device.kind != "cpu" and largest < INT_MAX else "long"
+    return "int" if largest < INT_MAX else "long"
 
 
 def _sizes(index: str, given: Sequence[WindowAxis], *more: int) -> list[tuple[str, int]]:
@@ -109,7 +109,7 @@ def _plan_each(request: Request) -> Kernels:
 def _launch(
     request: Request, flags: dict[str, Any], lines: int, rows: int, items: Any, local: Any
 ) -> Kernels:
-    axes, index = request.attrs["axes"], _index(request)
+    axes, index = request.attrs["axes"], _index(request) if flags["gpu"] else "long"
     args = (("in", 0), ("out", 0), ("out", 1), *_sizes(index, axes, lines, rows))
     context = {**_context(index, request.inputs[0], axes), **flags}
     return Kernels((Kernel(TEMPLATE, "max_windows", args, items, local, context),))
@@ -140,7 +140,10 @@ def _plan_backward_each(request: Request) -> Kernels:
 
 def _launch_backward(request: Request, flags: dict[str, Any], items: Any, local: Any) -> Kernels:
     axes, grad, out = request.attrs["axes"], request.inputs[0], request.output
-    index, planes = _index(request), out.size // max(1, _volume(axes))
+    index, planes = (
+        "long" if flags["scatter"] else _index(request),
+        out.size // max(1, _volume(axes)),
+    )
     args = (("in", 0), ("in", 1), ("out", 0), *_sizes(index, axes, planes))
     context = {**_context(index, grad, axes), **flags}
     kernel = Kernel(TEMPLATE, "max_windows_backward", args, items, local, context)
