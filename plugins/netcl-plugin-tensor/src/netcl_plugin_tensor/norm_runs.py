@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
+from netcl_plugin_patterns import Captured, MatchedOp, TrainingPattern
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_plugin_tensor.norm_columns import TEMPLATE as COLUMNS
 from netcl_plugin_tensor.norm_columns import columns
 from netcl_plugin_tensor.reducing import SUM, group_items, load_width, reduction_kernels, tree_sum
 
@@ -35,7 +37,7 @@ _GROUPS: Final = 8
 _WORTH: Final = 4096
 #: The template's flags for a kernel that reads and writes nothing beside the elements.
 _PLAIN: Final = {"weighted": False, "biased": False, "sums": "", "running": "", "rated": False,
-                 "counted": False}  # fmt: skip
+                 "counted": False, "rectified": False}  # fmt: skip
 
 
 @final
@@ -120,6 +122,9 @@ def _launches(request: Request, entry: str, inputs: int, outputs: Any, **flags: 
         first |= {name: context[name] for name in ("weighted", "sums")}
         sums, outputs, context = outputs[1:], outputs[:1], context | {"sums": ""}
         read = given
+    elif context["rectified"] and "backward" in entry:  # to know what was below 0
+        first |= {name: context[name] for name in ("weighted", "biased", "rectified")}
+        read = given
     else:
         read = given[: 4 if "backward" in entry else 1]
     scratch = [("scratch", len(sums)), ("scratch", len(sums) + 1)]
@@ -136,7 +141,7 @@ def _plan(request: Request) -> Kernels:
     given = iter(request.inputs[1:])
     storages = [DTYPES[next(given).dtype].storage if there else "" for there in request.given[1:]]
     flags = {"weighted": weighted, "biased": biased, "running": storages[2], "rated": rated,
-             "counted": counted}  # fmt: skip
+             "counted": counted, "rectified": request.attrs.get("rectified", False)}  # fmt: skip
     flags["weight_storage"] = storages[0] or storages[1]
     flags["rate_storage"] = storages[4]
     outputs = [("out", i) for i in range(len(request.outputs))]
@@ -157,8 +162,16 @@ def _plan_backward(request: Request) -> Kernels:
     x, sums = request.inputs[0], bool(request.attrs["sums"])
     layout = layout_of(x, request.attrs["groups"])
     dtype = request.attrs["sums"] or x.dtype
-    flags: dict[str, Any] = {"weighted": request.given[4], "weight_storage": DTYPES[dtype].storage}
+    given, rectified = request.given, request.attrs.get("rectified", False)
     inputs = len(request.inputs)
+    if inputs > 4:  # weight and bias have one dtype
+        dtype = request.inputs[-1].dtype
+    flags: dict[str, Any] = {
+        "weighted": given[4],
+        "biased": given[5],
+        "rectified": rectified,
+        "weight_storage": DTYPES[dtype].storage,
+    }
     if not (sums and layout.per_run):
         outputs = [("out", i) for i in range(3 if sums else 1)]
         flags["sums"] = "own" if sums else ""
@@ -180,20 +193,22 @@ def _plan_backward(request: Request) -> Kernels:
 def _bind(
     x: Any, weight: Any, bias: Any, groups: int, eps: float,
     running_mean: Any = None, running_var: Any = None, momentum: Any = 0.0, batches: Any = None,
+    rectified: bool = False,
 ) -> Any:  # fmt: skip
     both = isinstance(weight, Tensor) and isinstance(bias, Tensor)
     if both and weight.dtype != bias.dtype:
         bias = ag.astype(bias, weight.dtype)
     rate = momentum if isinstance(momentum, Tensor) else None
     number = 0.0 if rate is not None else float(momentum)
-    attrs = {"groups": operator.index(groups), "eps": float(eps), "momentum": number}
+    attrs = {"groups": operator.index(groups), "eps": float(eps), "momentum": number,
+             "rectified": bool(rectified)}  # fmt: skip
     return (x, weight, bias, running_mean, running_var, rate, batches), attrs
 
 
 def _infer(
     x: Spec, weight: Spec | None, bias: Spec | None, running_mean: Spec | None,
     running_var: Spec | None, rate: Spec | None, batches: Spec | None, groups: int, eps: float,
-    momentum: float,
+    momentum: float, rectified: bool,
 ) -> tuple[Spec, ...]:  # fmt: skip
     who = "group_norm" if groups else "batch_norm"
     if not DTYPES[x.dtype].floating:
@@ -208,6 +223,8 @@ def _infer(
         if one is not None and other is not None and one.dtype != other.dtype:
             text = f"{one.dtype} and {other.dtype} for two of weight, bias, running statistics"
             raise DtypeError(message(who, text, "one dtype for both"))
+    if rectified and groups:
+        raise ShapeError(message(who, f"{groups} groups, rectified", "one weight per team"))
     wide = Spec((layout_of(x, groups).teams,), DTYPES[x.dtype].wide)
     if running_mean is None or running_var is None:
         return x, wide, wide
@@ -227,7 +244,7 @@ def _axes(x: Any, groups: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[
 
 def _reference(
     x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, rate: Any, batches: Any,
-    groups: int, eps: float, momentum: float,
+    groups: int, eps: float, momentum: float, rectified: bool,
 ) -> Any:  # fmt: skip
     shape, over, channels = _axes(x, groups)
     lines = widened(x).reshape(shape)
@@ -236,6 +253,7 @@ def _reference(
     out = (lines - mean) / np.sqrt(variance + lines.dtype.type(eps))
     out = out if weight is None else out * widened(weight).reshape(channels)
     out = out if bias is None else out + widened(bias).reshape(channels)
+    out = np.where(out < 0, 0, out) if rectified else out
     results = (out.reshape(x.shape), mean.reshape(-1), variance.reshape(-1))
     if running_mean is None:
         return results
@@ -251,7 +269,9 @@ def _reference(
     return *results, *moved, *(() if batches is None else (batches + 1,))
 
 
-def _formula(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple[Any, Any, Any]:
+def _formula(
+    x: Any, weight: Any, bias: Any, groups: int, eps: float, rectified: bool
+) -> tuple[Any, Any, Any]:
     """The results by other ops: what is differentiated for gradients of gradients."""
     shape, over, channels = _axes(x, groups)
     wide = DTYPES[x.dtype].wide
@@ -262,7 +282,7 @@ def _formula(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple[A
     out = ag.mul(centered, ag.rsqrt(ag.add(variance, eps)))
     out = out if weight is None else ag.mul(out, ag.reshape(weight, channels))
     out = out if bias is None else ag.add(out, ag.reshape(bias, channels))
-    values = ag.reshape(out, x.shape)
+    values = ag.reshape(ag.relu(out) if rectified else out, x.shape)
     values = values if values.dtype == x.dtype else ag.astype(values, x.dtype)
     return values, ag.reshape(mean, (-1,)), ag.reshape(variance, (-1,))
 
@@ -276,7 +296,8 @@ def _by_formula(saved: Saved, grads: Sequence[Any]) -> Sequence[Any]:
     wanted = [x for x, need in zip(inputs, needs, strict=True) if need]
     with ag.enable_grad():
         x, weight, bias = inputs
-        results = _formula(x, weight, bias, saved.attrs["groups"], saved.attrs["eps"])
+        attrs = saved.attrs
+        results = _formula(x, weight, bias, attrs["groups"], attrs["eps"], attrs["rectified"])
         outputs = [y for y, grad in zip(results, grads, strict=True) if grad is not None]
         given = [grad for grad in grads if grad is not None]
         gradients = ag.grad(outputs, wanted, given, create_graph=record, allow_unused=True)
@@ -304,8 +325,9 @@ def _gradients(saved: Saved, grads: Sequence[Any]) -> Sequence[Any]:
     mean, variance = saved.outputs[1:3]
     affine = weight if weight is not None else bias
     sums = affine.dtype if True in saved.needs[1:3] else ""
-    eps, groups = saved.attrs["eps"], saved.attrs["groups"]
-    results = NORM_RUNS_BACKWARD(x, grad, mean, variance, weight, groups, eps, sums)
+    eps, groups, rectified = (saved.attrs[name] for name in ("eps", "groups", "rectified"))
+    below = (bias if rectified else None, rectified)
+    results = NORM_RUNS_BACKWARD(x, grad, mean, variance, weight, groups, eps, sums, *below)
     if not sums:
         return [results, None, None]
     return [result if need else None for result, need in zip(results, saved.needs, strict=False)]
@@ -315,15 +337,17 @@ def _gradients(saved: Saved, grads: Sequence[Any]) -> Sequence[Any]:
 
 
 def _bind_backward(
-    x: Any, grad: Any, mean: Any, variance: Any, weight: Any, groups: int, eps: float, sums: str
-) -> Any:
-    attrs = {"groups": operator.index(groups), "eps": float(eps), "sums": str(sums)}
-    return (x, grad, mean, variance, weight), attrs
+    x: Any, grad: Any, mean: Any, variance: Any, weight: Any, groups: int, eps: float, sums: str,
+    bias: Any = None, rectified: bool = False,
+) -> Any:  # fmt: skip
+    attrs = {"groups": operator.index(groups), "eps": float(eps), "sums": str(sums),
+             "rectified": bool(rectified)}  # fmt: skip
+    return (x, grad, mean, variance, weight, bias), attrs
 
 
 def _infer_backward(
-    x: Spec, grad: Spec, mean: Spec, variance: Spec, weight: Spec | None, groups: int, eps: float,
-    sums: str,
+    x: Spec, grad: Spec, mean: Spec, variance: Spec, weight: Spec | None, bias: Spec | None,
+    groups: int, eps: float, sums: str, rectified: bool,
 ) -> Any:  # fmt: skip
     if grad != x:
         raise ShapeError(message(BACKWARD, f"{x} and {grad}", "equal shapes and dtypes"))
@@ -332,13 +356,17 @@ def _infer_backward(
 
 
 def _reference_backward(
-    x: Any, grad: Any, mean: Any, variance: Any, weight: Any, groups: int, eps: float, sums: str
-) -> Any:
+    x: Any, grad: Any, mean: Any, variance: Any, weight: Any, bias: Any, groups: int, eps: float,
+    sums: str, rectified: bool,
+) -> Any:  # fmt: skip
     shape, over, channels = _axes(x, groups)
     lines, g = widened(x).reshape(shape), widened(grad).reshape(shape)
     kept = tuple(1 if i in over else size for i, size in enumerate(shape))
     scale = 1 / np.sqrt(variance.reshape(kept) + lines.dtype.type(eps))
     h = (lines - mean.reshape(kept)) * scale
+    if rectified:
+        out = h if weight is None else h * widened(weight).reshape(channels)
+        g = np.where((out if bias is None else out + widened(bias).reshape(channels)) <= 0, 0, g)
     inner = g if weight is None else g * widened(weight).reshape(channels)
     along = h * (inner * h).mean(over, keepdims=True)
     dx = (scale * (inner - inner.mean(over, keepdims=True) - along)).reshape(x.shape)
@@ -355,8 +383,9 @@ NORM_RUNS_BACKWARD: Final = Operator(
     infer=_infer_backward,
     reference=_reference_backward,
     implementations=(Implementation(BACKWARD, "group per team", _plan_backward),),
-    doc="norm_runs_backward(x, grad, mean, variance, weight, groups, eps, sums): the gradient of x "
-    "and, in the dtype that `sums` names, those of weight and bias.",
+    doc="norm_runs_backward(x, grad, mean, variance, weight, groups, eps, sums, bias=None, "
+    "rectified=False): the gradient of x and, in the dtype that `sums` names, those of weight and "
+    "bias. Of what was rectified they are those of elements above 0.",
 )
 NORM_RUNS: Final = Operator(
     name=FORWARD,
@@ -368,7 +397,39 @@ NORM_RUNS: Final = Operator(
     implementations=(Implementation(FORWARD, "group per team", _plan),),
     parts=(NORM_RUNS_BACKWARD,),
     doc="norm_runs(x, weight, bias, groups, eps, running_mean=None, running_var=None, momentum=0, "
-    "batches=None): x (N, C, ...) standardised per channel or, with groups > 0, per group of "
-    "channels; the mean and variance of each; and the running ones, moved towards these, with how "
-    "many batches moved them.",
+    "batches=None, rectified=False): x (N, C, ...) standardised per channel or, with groups > 0, "
+    "per group of channels; the mean and variance of each; and the running ones, moved towards "
+    "these, with how many batches moved them. Values below 0 are 0 if `rectified`.",
+)
+
+# -- the pattern -----------------------------------------------------------------------------
+
+
+def _result(number: int) -> MatchedOp:
+    """A result of the norm of a batch that moves running statistics and is counted."""
+    operands = ("x", "weight", "bias", "running_mean", "running_var", None, "batches")
+    attrs = (("groups", 0), ("rectified", False), ("eps", Captured("eps")),
+             ("momentum", Captured("momentum")))  # fmt: skip
+    return MatchedOp(FORWARD, operands, attrs, number)
+
+
+def _rectified(
+    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, batches: Any, eps: Any,
+    momentum: Any,
+) -> Any:  # fmt: skip
+    values, _, _, *moved = NORM_RUNS(
+        x, weight, bias, 0, eps, running_mean, running_var, momentum, batches, True
+    )
+    return values, *moved
+
+
+PATTERNS: Final = (
+    TrainingPattern(
+        "batch_norm_relu",
+        (MatchedOp("relu", (_result(0),)), _result(3), _result(4), _result(5)),
+        _rectified,
+        templates=(TEMPLATE, COLUMNS),
+        parts=(NORM_RUNS,),
+        doc="relu(batch_norm(x)) in training, whose norm alone is computed again for the gradient.",
+    ),
 )
