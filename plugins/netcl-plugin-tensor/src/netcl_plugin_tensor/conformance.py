@@ -324,11 +324,14 @@ RANDOM: Sequence[Case] = [
 ]  # fmt: skip
 
 
-def rectified(x: Any, weight: Any, bias: Any, mean: Any, variance: Any, batches: Any) -> Any:
-    """A norm in training with a relu behind it, and what it has moved."""
+def rectified(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, batches: Any, added: Any = None
+) -> Any:
+    """A norm in training with a relu behind it or its sum, and what it has moved."""
     running = mean.detach(), variance.detach()
     count = batches.astype("int64")
     values, _, _, *moved = NORM_RUNS(x, weight, bias, 0, 1e-5, *running, 0.1, count)
+    values = values if added is None else ag.add(values, added)
     return ag.relu(values), *(value.detach() for value in moved)
 
 
@@ -341,11 +344,15 @@ PATTERNS: list[Case] = [
     for note, shape in (("odd", (5, 7)), ("wide", (3, 64)), ("axes", (2, 3, 20)),
                         ("long", (9, 1031)), ("rows", (301, 16)), ("empty", (0, 3)))
 ]  # fmt: skip
-PATTERNS += [
-    Case("batch_norm_relu", (X, X, X, uniform(-1, 1), uniform(0.5, 2), whole(0, 9)), call=rectified,
-         note=note, shapes=[[shape, *[shape[1:2]] * 4, ()]], gradients=(0, 1, 2), skip=FOLDED)
-    for note, shape in (("runs", (4, 6, 5)), ("columns", (7, 3)), ("planes", (3, 5, 7, 7)))
-]  # fmt: skip
+STATE = (uniform(-1, 1), uniform(0.5, 2), whole(0, 9))
+for note, shape in (("runs", (4, 6, 5)), ("columns", (7, 3)), ("planes", (3, 5, 7, 7))):
+    shapes = [shape, *[shape[1:2]] * 4, ()]
+    PATTERNS += [
+        Case("batch_norm_relu", (X, X, X, *STATE), call=rectified, note=note, shapes=[shapes],
+             gradients=(0, 1, 2), skip=FOLDED),
+        Case("batch_norm_add_relu", (X, X, X, *STATE, X), call=rectified, note=note,
+             shapes=[[*shapes, shape]], gradients=(0, 1, 2, 6), skip=FOLDED),
+    ]  # fmt: skip
 
 CASES = [
     *PATTERNS,
