@@ -254,6 +254,21 @@ def test_single_pixels_are_not_packed(x: Any, weight: Any, entries: list[str]) -
     ]
 
 
+@pytest.mark.parametrize(("kernel", "gathers"), [(1, 1), (3, 4)])
+def test_zeros_between_results_take_no_launch(kernel: int, gathers: int) -> None:
+    """Of a transposed convolution whose strides skip all taps of the other walks."""
+    request = request_of((32, 512, 28, 28), (256, 512, kernel, kernel))
+    pad = kernel // 2
+    attrs = {**ONE, "stride": (2, 2), "padding": ((pad, pad - 1),) * 2}
+    specs = request.inputs[0], nc.Spec((512, 256, kernel, kernel), "float16")
+    out = TRANSPOSED[1].infer(*specs, None, **attrs)
+    request = ag.Request("conv_transpose2d", request.device, specs, (out,), attrs)
+    tile = convolutions.TILES["128x128x32"]
+    kernels = convolved(request, transposed_task(request), False, tile, 1)
+    assert out.shape[2:] == (56, 56)
+    assert [each.entry for each in kernels.launches].count("conv_gather") == gathers
+
+
 def test_nothing_to_multiply_is_for_others() -> None:
     """No images, and a transposed convolution of no channels."""
     empty = request_of((0, 64, 32, 32), (64, 64, 3, 3))

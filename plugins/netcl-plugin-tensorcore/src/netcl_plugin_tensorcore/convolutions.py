@@ -295,6 +295,7 @@ class _Plan:
             "type": TYPES[self.request.output.dtype], "size": self.shape.size, "passes": 3,
             "a_along": along, "b_along": phase == "gather" or not tabled, "sliced": sliced,
             "bias": bias, "tabled": tabled,
+            "fills": [axis.out_step for axis in axes] if self.filled(sliced) else (),
             "adjoining": whole, "instructions": self.instructions,
             "edge": bool(problem.outputs % tile.bm or columns % tile.bn),
         }  # fmt: skip
@@ -322,7 +323,7 @@ class _Plan:
         """A convolution or a transposed one, by its walks."""
         launches = [self.pack(0, 0, self.problem.walks[0])]
         packed = table = sums = 0
-        for axes in self.problem.walks:
+        for axes in self.problem.walks[: 1 if self.filled(self.sliced) else None]:
             columns, inner = self.shape.sizes(axes)
             terms = _raised(inner, self.depth)
             chunks = (terms + self.tile.bk) // self.shape.chunk
@@ -343,6 +344,20 @@ class _Plan:
         """Elements of the packed source."""
         pixels = self.problem.batch * math.prod(self.padded)
         return pixels * self.problem.groups * self.shape.channels
+
+    @property
+    def sliced(self) -> bool:
+        """Whether terms of the first walk are summed in slices."""
+        terms = _raised(self.shape.sizes(self.problem.walks[0])[1], self.depth)
+        return terms > self.length(terms)
+
+    def filled(self, sliced: bool) -> bool:
+        """Whether all walks but the first have no taps, so that this writes their zeros too."""
+        first, *others = self.problem.walks
+        taps = any(math.prod(axis.taps for axis in axes) for axes in others)
+        biased = len(self.request.inputs) == 3
+        begins = all(axis.taps and axis.out_first == 0 for axis in first)
+        return bool(others) and begins and not (taps or biased or sliced)
 
     def arranges(self, axes: Sequence[Axis], terms: int) -> bool:
         """Whether the weights have to be laid out: not of single pixels, if they fill tiles."""
