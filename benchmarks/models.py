@@ -133,8 +133,9 @@ def loss_of(model: Model, dtype: str | None, kind: str) -> Callable[..., Any]:
     """The loss, in 16 bits or as it is; of float16 scaled, as a GradScaler does."""
     if dtype is None:
         return model.loss
-    scale = SCALE if dtype == "float16" else 1
-    return amp.cast(kind, dtype, lambda *given: model.loss(*given) * scale)
+    # Not by way of the model, whose data are random: a compiled function would run in parts.
+    loss, scale = model.loss, SCALE if dtype == "float16" else 1
+    return amp.cast(kind, dtype, lambda *given: loss(*given) * scale)
 
 
 def cases(kind: str) -> Iterator[RaceCase]:

@@ -16,7 +16,8 @@ import pytest
 from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from netcl_plugin_capture.commands import HostCommand
+from netcl_plugin_capture.commands import CopyCommand, HostCommand
+from netcl_plugin_tensor.norm_runs import NORM_RUNS
 from programs import FLOATS, generate
 from twins import Classifier, Network, Twin, WeightedSum, alike, equal, floats, leaf, same, values
 
@@ -378,6 +379,36 @@ def test_outputs_are_what_a_block_assigned(fast: nc.Device) -> None:
         ag.sum(x * 3.0)
     bare.compile([x])
     assert bare.replay([x]) is None
+
+
+@pytest.mark.parametrize("seen", ["nothing", "a result", "an op"])
+def test_running_statistics_move_where_they_lie(seen: str, device: nc.Device) -> None:
+    """Without copies, unless somebody looks at what would have been copied."""
+    running = nc.zeros(3), nc.ones(3), nc.tensor(0)
+    rows = np.random.default_rng(3).standard_normal((4, 5, 3)).astype("f4")
+
+    def step(x: Any) -> Any:
+        values, _, _, *moved = NORM_RUNS(x, None, None, 0, 1e-5, *running[:2], 0.5, running[2])
+        with nc.no_grad():
+            for target, source in zip(running, moved, strict=True):
+                target.copy_(source)
+        if seen == "nothing":
+            return values, None
+        return values, moved[0] if seen == "a result" else moved[0] * 1.0
+
+    graph = ag.capture(step, rows[0])
+    for batch in rows[1:]:
+        _, mean = graph(batch)
+    wanted = [0, 0, 0]
+    for batch in rows:
+        wanted = 0.5 * np.asarray(wanted) + 0.5 * batch.mean(0)
+    np.testing.assert_allclose(running[0].numpy(), wanted, 1e-5)
+    if seen != "nothing":
+        np.testing.assert_array_equal(mean.numpy(), running[0].numpy())
+    assert running[2].item() == 4
+    assert graph._compiled is not None
+    copies = [x for x in graph._compiled._commands if isinstance(x, CopyCommand)]
+    assert len(copies) == (3 if not device.has_kernels else int(seen != "nothing"))
 
 
 def test_results_with_names_stay_so(fast: nc.Device) -> None:

@@ -361,6 +361,33 @@ def test_a_weight_is_cast_once_per_compiled_call() -> None:
     assert "under the amp policy half" in text
 
 
+def test_casts_of_many_weights_are_one_launch_each_way() -> None:
+    """Sixteen at most, of any sizes; one that is a view is cast where it lies."""
+    weights = [leaf(3, size, seed=size) for size in range(1, 19)]
+    view = values(2, 3, 5)[1]
+
+    def loss(x: Any) -> Any:
+        with ag.casting(HALF):
+            return sum(ag.sum(ag.matmul(x, w).astype("float32")) for w in (*weights, view))
+
+    x = values(4, 3)
+    compiled = ag.jit_compile(loss)
+    results = []
+    for function in (loss, compiled, compiled):
+        for weight in weights:
+            weight.grad = None
+        total = function(x)
+        total.backward()
+        results.append([total.numpy(), *(weight.grad.numpy() for weight in weights)])
+    for found in results[1:]:
+        for mine, right in zip(found, results[0], strict=True):
+            np.testing.assert_allclose(mine, right, 2e-3, 2e-3)
+    if nc.default_device().has_kernels:
+        text = str(compiled.explain(x))
+        counts = [line.count("autocast") for line in text.splitlines() if "autocast" in line]
+        assert sorted(counts) == [2, 2, 16]
+
+
 def test_an_astype_of_the_user_rounds_as_before() -> None:
     x = values(100)
     compiled = ag.jit_compile(lambda x: (x * 1.001).astype("float16").astype("float32") - x)

@@ -90,7 +90,9 @@ class Kernel:
     one core, in the kernel's own vectors), any other device what its driver chooses. `standard` is
     the OpenCL C that it is written in, as `-cl-std` names it; `rewrite` changes the program after
     the driver has compiled it. `screen` gets the rendered source, and gives that which is built, or
-    raises an error.
+    raises an error. `in_place` has pairs of positions in `args`, of a buffer that is read and one
+    that is written: both may be the same memory, so that a captured step which copies the second
+    over the first can do without the copy.
     """
 
     template: str
@@ -102,6 +104,7 @@ class Kernel:
     standard: str = "CL1.2"
     rewrite: Rewrite | None = None
     screen: Callable[[str], str] | None = None
+    in_place: tuple[tuple[int, int], ...] = ()
 
     def recipe_on(self, device: Device) -> Recipe:
         """How the program is made of the source for a device."""
@@ -226,6 +229,7 @@ class Bound:
         shared, scalars, numbers, packers = _lowered(self.device, kernel)
         packed = pack_all(args[numbers:], packers, kernel.entry)
         launch = Launch(shared, kernel.global_size, kernel.local_on(self.device), packed)
+        launch.in_place = kernel.in_place
         wanted = () if scalars == numbers else tuple([i for _, i in args[scalars:numbers]])
         return launch, args[:scalars], wanted
 

@@ -106,10 +106,19 @@ class Launch:
     """A kernel with its geometry and constants: a stream runs it with buffers and packed scalars.
 
     Kernel arguments stand in the order: buffers, scalars, then the constants that
-    are given here as packed bytes.
+    are given here as packed bytes. `in_place` is that of the `Kernel`.
     """
 
-    __slots__ = ("_crossed", "constants", "global_size", "kernel", "local_size", "of_thread", "who")
+    __slots__ = (
+        "_crossed",
+        "constants",
+        "global_size",
+        "in_place",
+        "kernel",
+        "local_size",
+        "of_thread",
+        "who",
+    )
 
     def __init__(
         self,
@@ -125,6 +134,7 @@ class Launch:
         self.local_size = local_size
         self.constants = constants
         self.who = who or kernel.entry
+        self.in_place: tuple[tuple[int, int], ...] = ()
         self._crossed = 0
 
     def __del__(self) -> None:

@@ -52,6 +52,7 @@ def derivatives(
 ) -> list[Array]:
     """The gradients of the given order, of all floating inputs and of the first upstream gradient.
 
+    Of several results the first is differentiated.
     Each order is the gradient of a weighted sum of the gradients of the order before.
     """
     with nc.use_device(device):
@@ -61,6 +62,7 @@ def derivatives(
             for x, need in zip(arrays, needs, strict=True)
         ]
         result = (function or case.run)(*tensors)
+        result = result[0] if isinstance(result, tuple) else result
         upstream = _tensor(weights(result.shape, 0), result)
         targets = [x for x, need in zip(tensors, needs, strict=True) if need]
         used: Any = {"allow_unused": True}

@@ -202,3 +202,24 @@ def test_mistakes_are_named() -> None:
         nn.BatchNorm1d(0)
     assert repr(nn.LayerNorm(3)) == "LayerNorm((3,), eps=1e-05, elementwise_affine=True, bias=True)"
     assert repr(nn.Embedding(4, 2, 0)) == "Embedding(4, 2, padding_idx=0)"
+
+
+@everywhere
+def test_a_compiled_norm_takes_the_relu_behind_it(device: Device) -> None:
+    """It moves, counts and differentiates as the two do, in one kernel each way."""
+    layers = [nn.BatchNorm2d(3, device=device) for _ in range(2)]
+    rows = RANDOM.standard_normal((4, 3, 5, 2)).astype("f4")
+    x = [nc.tensor(rows, device=device, requires_grad=True) for _ in range(2)]
+    compiled = ag.jit_compile(lambda x: ag.relu(layers[1](x)))
+    for _ in range(2):
+        results = ag.relu(layers[0](x[0])), compiled(x[1])
+        for result in results:
+            ag.sum(result * result).backward()
+    text = str(compiled.explain(x[1]))
+    assert "batch_norm_relu" in text and text.count("op: ") == 1 and "kernel: " not in text
+    np.testing.assert_allclose(results[1].numpy(), results[0].numpy(), 1e-5, 1e-5)
+    np.testing.assert_allclose(x[1].grad.numpy(), x[0].grad.numpy(), 1e-4, 1e-4)
+    for first, second in zip(*(layer.state_dict().values() for layer in layers), strict=True):
+        np.testing.assert_allclose(second.numpy(), first.numpy(), 1e-5)
+    for first, second in zip(*(layer.parameters() for layer in layers), strict=True):
+        np.testing.assert_allclose(second.grad.numpy(), first.grad.numpy(), 1e-4, 1e-4)

@@ -30,12 +30,18 @@ everywhere = pytest.mark.parametrize("device", EVERY, ids=str)
 
 
 def functions(groups: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Ours and PyTorch's: batch_norm in training, or group_norm."""
-    if groups:
+    """Ours and PyTorch's: batch_norm in training, with a relu behind it if -1, of a sum if -2; or
+    group_norm."""
+    if groups > 0:
         theirs = torch.nn.functional.group_norm
         return (lambda x, w, b: ag.group_norm(x, groups, w, b),
                 lambda x, w, b: theirs(x, groups, w, b))  # fmt: skip
     theirs = torch.nn.functional.batch_norm
+    if groups:
+        part, half = norm_runs.NORM_RUNS, lambda x: x * 0.5 if groups < -1 else None
+        return (lambda x, w, b: part(x, w, b, 0, 1e-5, rectified=True, added=half(x))[0],
+                lambda x, w, b: (theirs(x, None, None, w, b, True)
+                                 + (x * 0.5 if groups < -1 else 0)).relu())  # fmt: skip
     return (lambda x, w, b: ag.batch_norm(x, None, None, w, b, True),
             lambda x, w, b: theirs(x, None, None, w, b, True))  # fmt: skip
 
@@ -92,7 +98,8 @@ def test_norms_of_any_shape(found: Any, affine: str, device: Device) -> None:
     compare(groups, shape, wide, device, affine)
 
 
-FORMS = [(0, (5, 3, 7, 7)), (0, (40, 1, 333)), (0, (9, 5)), (2, (3, 6, 5, 7)), (6, (3, 6, 40))]
+FORMS = [(0, (5, 3, 7, 7)), (0, (40, 1, 333)), (0, (9, 5)), (2, (3, 6, 5, 7)), (6, (3, 6, 40)),
+         (-1, (5, 3, 7, 7)), (-1, (9, 5)), (-2, (40, 1, 333)), (-2, (9, 5))]  # fmt: skip
 forms = pytest.mark.parametrize(("groups", "shape"), FORMS, ids=str)
 
 
@@ -156,7 +163,7 @@ def test_a_large_gpu_is_filled(
         "eps": 1e-5,
         **({"sums": "float32"} if back else {"momentum": 0.1}),
     }
-    present = (True,) * len(given_) + (() if back else (False,) * 3)
+    present = (True,) * len(given_) + (False,) * (2 if back else 5)
     name = "norm_runs_backward" if back else "norm_runs"
     request = ag.Request(name, device, given_, (x, channel, channel), attrs, present)
     record = norm_runs.NORM_RUNS_BACKWARD if back else norm_runs.NORM_RUNS

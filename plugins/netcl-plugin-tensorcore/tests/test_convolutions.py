@@ -54,8 +54,9 @@ SOLID = {"stride": (1,) * 3, "padding": ((1, 0),) * 3, "dilation": (1,) * 3, "gr
 PROBLEMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], bool, dict[str, Any]]] = {
     "padding": ((3, 20, 8, 6), (70, 20, 3, 3), True, ONE),
     "strides, dilation, groups": ((2, 6, 9, 7), (34, 3, 2, 3), True, UNEVEN),
-    "fewer taps than strides": ((2, 16, 7, 7), (24, 16, 1, 1), False, NO_TAPS),
+    "fewer taps than strides": ((2, 64, 7, 7), (64, 64, 1, 1), False, NO_TAPS),
     "single pixels": ((3, 16, 8, 8), (40, 16, 1, 1), False, PIXELS),
+    "weights as they are": ((2, 64, 7, 7), (64, 64, 1, 1), True, PIXELS),
     "one dimension": ((2, 3, 50), (16, 3, 7), False, LINE),
     "three dimensions": ((1, 9, 3, 4, 5), (16, 9, 2, 3, 2), False, SOLID),
 }
@@ -171,6 +172,7 @@ def same(given: Any, right: Any, dtype: str) -> None:
         ("padding", "float32", 2),
         ("single pixels", "float16", 1),
         ("single pixels", "float32", 1),
+        ("weights as they are", "float32", 2),
         ("one dimension", "float32", 1),
         ("strides, dilation, groups", "float32", 1),
         ("fewer taps than strides", "float16", 1),
@@ -186,7 +188,7 @@ def test_a_convolution_and_its_gradients(
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("name", ["strides, dilation, groups", "padding"])
+@pytest.mark.parametrize("name", ["strides, dilation, groups", "padding", "single pixels"])
 @pytest.mark.parametrize("check", CHECKS)
 def test_four_warps_as_one(device: nc.Device, check: Any, name: str) -> None:
     check(device, name, "float16", GROUPED, 2)
@@ -227,6 +229,7 @@ def test_who_serves(x: Any, weight: Any, fields: Any, reason: Any) -> None:
     [
         ((32, 256, 56, 56), (64, 256, 1, 1), ["tensor_products"]),
         ((32, 256, 14, 14), (64, 256, 1, 1), ["pack", "arrange", "gather"]),
+        ((32, 256, 14, 14), (128, 256, 1, 1), ["pack", "gather"]),
         ((32, 256, 56, 56), (64, 256, 3, 3), ["pack", "arrange", "gather"]),
     ],
 )
@@ -240,6 +243,30 @@ def test_single_pixels_are_not_packed(x: Any, weight: Any, entries: list[str]) -
     tile = convolutions.TILES["128x128x32"]
     kernels = convolved(request, plain_task(problem_of, request), False, tile, 1)
     assert [each.entry.removeprefix("conv_") for each in kernels.launches] == entries
+    back = ag.Request(WEIGHTS[1].name, request.device, (request.inputs[0], *request.outputs),
+                      (request.inputs[1],), {"kernel": weight[2:], **attrs})  # fmt: skip
+    kernels = convolved(back, plain_task(problem_of_weights, back), True, tile, 4)
+    packs = [] if entries == ["tensor_products"] else ["pack", "pack"]
+    assert [each.entry.removeprefix("conv_") for each in kernels.launches] == [
+        *packs,
+        "weigh",
+        "total",
+    ]
+
+
+@pytest.mark.parametrize(("kernel", "gathers"), [(1, 1), (3, 4)])
+def test_zeros_between_results_take_no_launch(kernel: int, gathers: int) -> None:
+    """Of a transposed convolution whose strides skip all taps of the other walks."""
+    request = request_of((32, 512, 28, 28), (256, 512, kernel, kernel))
+    pad = kernel // 2
+    attrs = {**ONE, "stride": (2, 2), "padding": ((pad, pad - 1),) * 2}
+    specs = request.inputs[0], nc.Spec((512, 256, kernel, kernel), "float16")
+    out = TRANSPOSED[1].infer(*specs, None, **attrs)
+    request = ag.Request("conv_transpose2d", request.device, specs, (out,), attrs)
+    tile = convolutions.TILES["128x128x32"]
+    kernels = convolved(request, transposed_task(request), False, tile, 1)
+    assert out.shape[2:] == (56, 56)
+    assert [each.entry for each in kernels.launches].count("conv_gather") == gathers
 
 
 def test_nothing_to_multiply_is_for_others() -> None:

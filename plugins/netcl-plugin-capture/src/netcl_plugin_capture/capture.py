@@ -24,6 +24,7 @@ from netcl_plugin_capture.commands import Command, LaunchCommand, identity
 from netcl_plugin_capture.graph_inputs import GraphInputs
 from netcl_plugin_capture.graph_outputs import assigned, mapped, operands_in
 from netcl_plugin_capture.opencl_replay import OpenCLReplay
+from netcl_plugin_capture.overwriting import in_place
 from netcl_plugin_capture.recording import Recording, recording
 
 _EMPTY: Final = "nothing has been captured"
@@ -137,7 +138,8 @@ class CompiledGraph:
         self._compile(inputs, self._assigned if outputs is None else outputs)
 
     def _compile(self, inputs: Sequence[Any], outputs: Any) -> None:
-        self._compiled = _Replays(self._captured(), inputs, outputs)
+        gradients = [gradient for _, _, gradient in self._leaves if gradient is not None]
+        self._compiled = _Replays(self._captured(), inputs, outputs, gradients)
 
     def replay(self, new_inputs: Sequence[Any]) -> Any:
         """Do all of it again with other inputs; does not wait for the device.
@@ -234,12 +236,17 @@ def capture(
 class _Replays:
     """A captured block with its inputs and outputs, ready to run."""
 
-    def __init__(self, captured: Recording, inputs: Sequence[Any], outputs: Any) -> None:
+    def __init__(
+        self, captured: Recording, inputs: Sequence[Any], outputs: Any, gradients: Sequence[Tensor]
+    ) -> None:
         device = self.device = captured.device
         used = {identity(buffer) for command in captured.commands for buffer in command.buffers}
-        mapped(outputs, lambda operand: used.add(identity(operand.value.memory)))
+        shown = {identity(gradient.memory) for gradient in gradients}
+        mapped(outputs, lambda operand: shown.add(identity(operand.value.memory)))
+        used |= shown
+        commands = in_place(captured.commands, captured.births, shown)
         self._inputs = GraphInputs(device, inputs, used, captured.checks)
-        self._commands = [self._moved(command) for command in captured.commands]
+        self._commands = [self._moved(command) for command in commands]
         self._conditions = captured.conditions
         self._changed = list(captured.changed.values())
         self._shown: set[int] = set()

@@ -43,6 +43,7 @@ class Recording(StreamWrapper):
 
     Attributes:
         commands: What was asked for, in order.
+        births: Of each buffer how many commands there were whenever it was allocated.
         conditions: What each replay has to pass first.
         checks: What was checked of data.
         changed: The tensors that were changed in place, by their identity.
@@ -55,6 +56,7 @@ class Recording(StreamWrapper):
         if device.has_kernels:
             self._memory = OpenCLStream(device, memory_of_graph(device))
         self._made: dict[int, Any] = {}
+        self.births: dict[int, list[int]] = {}
         self.commands: list[Command] = []
         self.conditions: list[Callable[[], Any]] = []
         self.checks: list[Check] = []
@@ -76,6 +78,7 @@ class Recording(StreamWrapper):
     def allocate(self, size: int, dtype: Dtype) -> Any:
         buffer = self._memory.allocate(size, dtype)
         key = identity(buffer)
+        self.births.setdefault(key, []).append(len(self.commands))
         if buffer is not None and key not in self._made:
             pooled = self.device.has_kernels
             handle = opencl_module().Buffer.from_int_ptr(key, True) if pooled else buffer

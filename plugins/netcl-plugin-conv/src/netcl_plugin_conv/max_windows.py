@@ -13,10 +13,12 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
+from netcl_plugin_conv.conv_gpu import INT_MAX
 from netcl_plugin_conv.window_settings import (
     CPU,
     LANES,
     OTHERS,
+    crashes,
     in_groups,
     items_space,
     lines_space,
@@ -33,6 +35,8 @@ _BYTE: Final = 256
 _UNROLLED: Final = 16
 #: Items of a group where a CPU looks for an element's windows.
 _GROUP: Final = 64
+#: Neighbours whose gradients an item of a GPU looks for.
+_NEIGHBOURS: Final = (8, 4, 2)
 
 
 def _shape(x: Any, axes: Sequence[WindowAxis], sizes: str) -> tuple[int, ...]:
@@ -48,15 +52,24 @@ def _offsets(axes: Sequence[WindowAxis]) -> str:
     return "uint8" if math.prod(axis.kernel for axis in axes) <= _BYTE else "int32"
 
 
-def _sizes(given: Sequence[WindowAxis]) -> list[tuple[str, int]]:
+def _index(request: Request) -> str:
+    """The type of sizes and places where items divide them: longs are divided slowly."""
+    axes = request.attrs["axes"]
+    largest = max(*(spec.size for spec in (*request.inputs, *request.outputs)),
+                  *(axis.size * axis.count for axis in axes))  # fmt: skip
+    return "int" if largest < INT_MAX else "long"
+
+
+def _sizes(index: str, given: Sequence[WindowAxis], *more: int) -> list[tuple[str, int]]:
     axes = padded(given)
     sizes = [axis.size for axis in axes] + [axis.count for axis in axes]
-    return [("ulong", n) for n in (*sizes, *(axis.padding for axis in axes))]
+    return [(f"u{index}", n) for n in (*sizes, *(axis.padding for axis in axes), *more)]
 
 
-def _context(x: Spec, axes: Sequence[WindowAxis]) -> dict[str, Any]:
+def _context(index: str, x: Spec, axes: Sequence[WindowAxis]) -> dict[str, Any]:
     dtype = DTYPES[x.dtype]
     return {
+        "index": index,
         "storage": dtype.storage,
         "acc": dtype.compute,
         "offsets": DTYPES[_offsets(axes)].storage,
@@ -96,9 +109,9 @@ def _plan_each(request: Request) -> Kernels:
 def _launch(
     request: Request, flags: dict[str, Any], lines: int, rows: int, items: Any, local: Any
 ) -> Kernels:
-    axes = request.attrs["axes"]
-    args = (("in", 0), ("out", 0), ("out", 1), *_sizes(axes), ("ulong", lines), ("ulong", rows))
-    context = {**_context(request.inputs[0], axes), **flags}
+    axes, index = request.attrs["axes"], _index(request) if flags["gpu"] else "long"
+    args = (("in", 0), ("out", 0), ("out", 1), *_sizes(index, axes, lines, rows))
+    context = {**_context(index, request.inputs[0], axes), **flags}
     return Kernels((Kernel(TEMPLATE, "max_windows", args, items, local, context),))
 
 
@@ -107,23 +120,32 @@ def _plan_backward(request: Request) -> Kernels:
     dtype = DTYPES[request.inputs[0].dtype]
     if dtype.storage != dtype.compute or not _filled(request.attrs["axes"]).all():
         items = -(-request.output.size // _GROUP) * _GROUP
-        flags = {"scatter": False, "group": _GROUP, "each": 1}
+        flags = {"scatter": False, "group": _GROUP, "each": 1, "width": 1}
         return _launch_backward(request, flags, (items,), (_GROUP,))
     planes = request.output.size // max(1, _volume(request.attrs["axes"]))
     return _launch_backward(request, {"scatter": True}, (planes,), None)
 
 
 def _plan_backward_each(request: Request) -> Kernels:
-    """An item looks who took an element."""
-    sizes, flags = in_groups(request, request.output.size)
-    return _launch_backward(request, {"scatter": False, **flags}, *sizes)
+    """An item looks who took an element, or some neighbours."""
+    last = request.attrs["axes"][-1]
+    known = not last.adaptive and last.kernel <= _UNROLLED
+    widths = [width for width in _NEIGHBOURS if not (last.size % width or width % last.stride)]
+    widths = [width for width in widths if known and not crashes(request, width)]
+    width = widths[0] if widths else 1
+    sizes, flags = in_groups(request, request.output.size // width)
+    flags |= {"scatter": False, "width": width, "padding": last.padding}
+    return _launch_backward(request, flags, *sizes)
 
 
 def _launch_backward(request: Request, flags: dict[str, Any], items: Any, local: Any) -> Kernels:
     axes, grad, out = request.attrs["axes"], request.inputs[0], request.output
-    planes = out.size // max(1, _volume(axes))
-    args = (("in", 0), ("in", 1), ("out", 0), *_sizes(axes), ("ulong", planes))
-    context = {**_context(grad, axes), **flags}
+    index, planes = (
+        "long" if flags["scatter"] else _index(request),
+        out.size // max(1, _volume(axes)),
+    )
+    args = (("in", 0), ("in", 1), ("out", 0), *_sizes(index, axes, planes))
+    context = {**_context(index, grad, axes), **flags}
     kernel = Kernel(TEMPLATE, "max_windows_backward", args, items, local, context)
     return Kernels((kernel,))
 

@@ -24,7 +24,7 @@ _HALVES: Final = 8
 Named = Callable[[Request], str]
 
 
-def _crashes(request: Request, width: int) -> bool:
+def crashes(request: Request, width: int) -> bool:
     """Whether a driver cannot build what takes vectors of so many elements."""
     halves = request.inputs[0].dtype == "float16" and width == _HALVES
     return halves and request.device.platform.startswith(_CRASHES)
@@ -44,11 +44,11 @@ def lines_space(
 
     def default(request: Request) -> dict[str, int]:
         width = widest(request)
-        return {"results": usual, "width": 1 if _crashes(request, width) else width}
+        return {"results": usual, "width": 1 if crashes(request, width) else width}
 
     def fits(request: Request, settings: Mapping[str, Any]) -> str | None:
         most, width = widest(request), settings["width"]
-        if _crashes(request, width):
+        if crashes(request, width):
             return f"{_CRASHES} 3.1 crashes while it builds vectors of {width} halves"
         return f"vectors of {most} at most" if width > most else None
 

@@ -1,9 +1,10 @@
 """The plugin fusion: what `ag.jit_compile` fuses beyond chains of elementwise ops.
 
 `neighbours` and `fused_operator` move chains into the kernels of structured ops beside them,
-`parts` and `part_tracer` fuse what lies between two places where a function needs data, and
-`explanation` tells what was fused. `gradient_region` makes a region of the gradients of another, by
-the derivatives of its expressions: for gradients that are differentiated again.
+`joined_casts` makes one launch of the casts of many weights, `parts` and `part_tracer` fuse what
+lies between two places where a function needs data, and `explanation` tells what was fused.
+`gradient_region` makes a region of the gradients of another, by the derivatives of its expressions:
+for gradients that are differentiated again.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from netcl_core.inspect.programs import (
 from netcl_core.inspect.recorded import describe_frame as where
 from netcl_core.inspect.recorded import thread
 from netcl_core.inspect.sources import Plan
+from netcl_plugin_fusion.joined_casts import CastsStep
 from netcl_plugin_fusion.neighbours import FusedOperatorStep
 
 
@@ -162,7 +163,8 @@ def _told(number: int, step: Step) -> list[str]:
     shapes = ", ".join(f"{x.dtype}{list(x.shape)}" for x in step.unit.inputs)
     outputs = ", ".join(f"{x.dtype}{list(x.shape)}" for x in step.unit.outputs)
     what = "op" if isinstance(step, OperatorStep) else "one kernel"
-    names = " -> ".join(node.op_name for node in step.unit.nodes)
+    between = ", " if isinstance(step, CastsStep) else " -> "
+    names = between.join(node.op_name for node in step.unit.nodes)
     lines = [f"  {number}. {what}: {names}", f"     {shapes} => {outputs}"]
     lines.append(f"     from {where(step.unit.nodes[0].frame)}")
     replacements = dict.fromkeys(x.replaced for x in step.unit.nodes if x.replaced is not None)

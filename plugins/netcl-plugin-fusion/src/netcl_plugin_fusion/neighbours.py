@@ -22,6 +22,7 @@ from netcl_core.inspect.programs import (
     is_fusible,
 )
 from netcl_core.inspect.recorded import OperatorCall, apply
+from netcl_plugin_fusion import joined_casts
 from netcl_plugin_fusion.fused_operator import FusedOperatorCall, Neighbour
 from netcl_plugin_fusion.inline import fits
 
@@ -30,14 +31,15 @@ def join(units: Sequence[Unit]) -> list[Unit]:
     """The units with as many groups as possible moved into structured ops, in order.
 
     An input is computed where it is read rather than a result changed where it is
-    written, if both are possible: then nothing in between is stored.
+    written, if both are possible: then nothing in between is stored. Casts that are left by
+    themselves are joined.
     """
     joined = list(units)
     for attempt in (_take_before, _take_after):
         for unit in list(joined):
             if unit in joined and not unit.elementwise:
                 attempt(unit, joined)
-    return in_order(joined)
+    return in_order(joined_casts.join(joined))
 
 
 def implementation_of(unit: Unit) -> Implementation | None:

@@ -72,13 +72,13 @@ class _RunningNorm(Module):
             self.weight,
             self.bias,
             self.training or self.running_mean is None,
-            self._rate(),
-            self.eps,
+            **self._moving(),
+            eps=self.eps,
         )
 
-    def _rate(self) -> Any:
-        """How much a batch moves the running statistics."""
-        return self.momentum or 0.0
+    def _moving(self) -> dict[str, Any]:
+        """How a batch moves the running statistics."""
+        return {"momentum": self.momentum or 0.0}
 
     def _check(self, x: Any) -> None:
         """Raise ShapeError unless x has the layer's form."""
@@ -101,16 +101,19 @@ class _BatchNorm(_RunningNorm):
 
     op = "batch_norm"
 
-    def _rate(self) -> Any:
-        """Count a batch, in training; the rate is a number, or where it depends on the count a
-        tensor, so that nothing is read and a replay counts, too."""
+    def _moving(self) -> dict[str, Any]:
+        """A batch is counted, in training, by the op; or here, where the rate depends on the count.
+
+        Then it is a tensor, so that nothing is read and a replay counts, too.
+        """
         tracked = self.num_batches_tracked
-        if tracked is not None and self.training:
-            with ag.no_grad():
-                tracked.copy_(ag.add(tracked, 1))
-                if self.momentum is None:
-                    return ag.reciprocal(tracked.astype("float32"))
-        return super()._rate()
+        if tracked is None or not self.training:
+            return super()._moving()
+        if self.momentum is not None:
+            return {"momentum": self.momentum, "batches": tracked}
+        with ag.no_grad():
+            tracked.copy_(ag.add(tracked, 1))
+            return {"momentum": ag.reciprocal(tracked.astype("float32"))}
 
 
 class BatchNorm1d(_BatchNorm):

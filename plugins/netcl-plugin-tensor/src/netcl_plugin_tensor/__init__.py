@@ -24,6 +24,7 @@ from netcl_plugin_tensor import (
     moments,
     moving,
     noise,
+    norm_runs,
     norms,
     order_lines,
     order_statistics,
@@ -100,7 +101,7 @@ class TensorPlugin:
 
     @hookimpl
     def netcl_register_patterns(self, registry: Any) -> None:
-        for pattern in residual_norm.PATTERNS:
+        for pattern in (*norm_runs.PATTERNS, *residual_norm.PATTERNS):
             registry.add(pattern)
 
     @hookimpl

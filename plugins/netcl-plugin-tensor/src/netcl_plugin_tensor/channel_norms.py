@@ -110,6 +110,7 @@ def batch_norm(
     training: bool = False,
     momentum: Any = 0.1,
     eps: float = 1e-5,
+    batches: Any = None,
 ) -> Any:
     """x (N, C, ...) standardised per channel (Ioffe, Szegedy 2015, arXiv:1502.03167).
 
@@ -129,6 +130,8 @@ def batch_norm(
         training: Whether the batch's statistics are used.
         momentum: A number, or a tensor without dimensions, which a captured step reads anew.
         eps: Added to the (biased) variance.
+        batches: An int64 tensor without dimensions, or None. Training with running statistics
+            adds 1 to it in place, by the same kernel.
 
     Raises:
         ShapeError: x has no channels, or training has one value a channel. Of an empty x the result
@@ -137,14 +140,14 @@ def batch_norm(
         ArgumentError: there are no running statistics outside training.
     """
     operands, attrs = _bind_batch_norm(
-        x, running_mean, running_var, weight, bias, training, momentum, eps
+        x, running_mean, running_var, weight, bias, training, momentum, eps, batches
     )
     return _batch_norm(*operands, **attrs)
 
 
 def _bind_batch_norm(
     x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
-    training: bool = False, momentum: Any = 0.1, eps: float = 1e-5,
+    training: bool = False, momentum: Any = 0.1, eps: float = 1e-5, batches: Any = None,
 ) -> Any:  # fmt: skip
     if training and not eps > 0:
         given = f"eps={eps!r} in training"
@@ -152,14 +155,17 @@ def _bind_batch_norm(
     rate = momentum if isinstance(momentum, Tensor) else None
     number = 0.0 if rate is not None else float(momentum)
     attrs = {"training": bool(training), "momentum": number, "eps": float(eps)}
-    return (x, running_mean, running_var, weight, bias, rate), attrs
+    return (x, running_mean, running_var, weight, bias, rate, batches), attrs
 
 
 def _batch_norm(
-    x: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, rate: Any,
+    x: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, rate: Any, batches: Any,
     training: bool, momentum: float, eps: float,
 ) -> Any:  # fmt: skip
     if isinstance(x, Tensor) and not x.size:
+        if training and batches is not None:
+            with ag.no_grad():
+                batches.copy_(ag.add(batches, 1))
         return _of_nothing(x, weight, bias)
     shape = _checked("batch_norm", x)
     if not training:
@@ -172,10 +178,11 @@ def _batch_norm(
     if running_mean is None or running_var is None:
         return NORM_RUNS(x, weight, bias, 0, eps)[0]
     values, _, _, *moved = NORM_RUNS(
-        x, weight, bias, 0, eps, *running, momentum if rate is None else rate
+        x, weight, bias, 0, eps, *running, momentum if rate is None else rate, batches
     )
+    targets = running if batches is None else (*running, batches)
     with ag.no_grad():
-        for target, source in zip(running, moved, strict=True):
+        for target, source in zip(targets, moved, strict=True):
             target.copy_(source)
     return values
 

@@ -13,6 +13,7 @@ from netcl_plugin_tensor.composed_cases import COMPOSED
 from netcl_plugin_tensor.further_cases import FURTHER, WITHOUT
 from netcl_plugin_tensor.more_cases import MORE
 from netcl_plugin_tensor.noise_cases import NOISE
+from netcl_plugin_tensor.norm_runs import NORM_RUNS
 
 X = normal()
 TIES = whole(-4, 4)
@@ -322,15 +323,36 @@ RANDOM: Sequence[Case] = [
          dtypes=ALL, skip=OWN_NUMBERS),
 ]  # fmt: skip
 
+
+def rectified(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, batches: Any, added: Any = None
+) -> Any:
+    """A norm in training with a relu behind it or its sum, and what it has moved."""
+    running = mean.detach(), variance.detach()
+    count = batches.astype("int64")
+    values, _, _, *moved = NORM_RUNS(x, weight, bias, 0, 1e-5, *running, 0.1, count)
+    values = values if added is None else ag.add(values, added)
+    return ag.relu(values), *(value.detach() for value in moved)
+
+
 BLOCK_END = "bias_dropout_residual_layer_norm"
 #: The inputs in the order of the graph's names: x, bias, residual, weight, shift.
-PATTERNS: Sequence[Case] = [
+PATTERNS: list[Case] = [
     Case(BLOCK_END, (X,) * 5, attrs={"p": 0.25, "over": shape[-1], "eps": 1e-5}, note=note,
          shapes=[[shape, shape[-1:], shape, shape[-1:], shape[-1:]]],
          skip={"threads": "the seed is the process's, for all threads"})
     for note, shape in (("odd", (5, 7)), ("wide", (3, 64)), ("axes", (2, 3, 20)),
                         ("long", (9, 1031)), ("rows", (301, 16)), ("empty", (0, 3)))
 ]  # fmt: skip
+STATE = (uniform(-1, 1), uniform(0.5, 2), whole(0, 9))
+for note, shape in (("runs", (4, 6, 5)), ("columns", (7, 3)), ("planes", (3, 5, 7, 7))):
+    shapes = [shape, *[shape[1:2]] * 4, ()]
+    PATTERNS += [
+        Case("batch_norm_relu", (X, X, X, *STATE), call=rectified, note=note, shapes=[shapes],
+             gradients=(0, 1, 2), skip=FOLDED),
+        Case("batch_norm_add_relu", (X, X, X, *STATE, X), call=rectified, note=note,
+             shapes=[[*shapes, shape]], gradients=(0, 1, 2, 6), skip=FOLDED),
+    ]  # fmt: skip
 
 CASES = [
     *PATTERNS,

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
+from netcl_plugin_patterns import Captured, MatchedOp, TrainingPattern
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_plugin_tensor.norm_columns import TEMPLATE as COLUMNS
 from netcl_plugin_tensor.norm_columns import columns
 from netcl_plugin_tensor.reducing import SUM, group_items, load_width, reduction_kernels, tree_sum
 
@@ -34,7 +36,8 @@ _LANES: Final = 16
 _GROUPS: Final = 8
 _WORTH: Final = 4096
 #: The template's flags for a kernel that reads and writes nothing beside the elements.
-_PLAIN: Final = {"weighted": False, "biased": False, "sums": "", "running": "", "rated": False}
+_FLAGS: Final = ("weighted", "biased", "rated", "counted", "rectified", "joined", "passes")
+_PLAIN: Final = {**dict.fromkeys(_FLAGS, False), "sums": "", "running": ""}
 
 
 @final
@@ -119,6 +122,9 @@ def _launches(request: Request, entry: str, inputs: int, outputs: Any, **flags: 
         first |= {name: context[name] for name in ("weighted", "sums")}
         sums, outputs, context = outputs[1:], outputs[:1], context | {"sums": ""}
         read = given
+    elif context["rectified"] and "backward" in entry:  # to know what was below 0
+        first |= {name: context[name] for name in ("weighted", "biased", "rectified", "joined")}
+        read = given
     else:
         read = given[: 4 if "backward" in entry else 1]
     scratch = [("scratch", len(sums)), ("scratch", len(sums) + 1)]
@@ -131,25 +137,47 @@ def _launches(request: Request, entry: str, inputs: int, outputs: Any, **flags: 
 
 
 def _plan(request: Request) -> Kernels:
-    _, weighted, biased, running, _, rated = request.given
+    _, weighted, biased, running, _, rated, counted, joined = request.given
     given = iter(request.inputs[1:])
     storages = [DTYPES[next(given).dtype].storage if there else "" for there in request.given[1:]]
-    flags = {"weighted": weighted, "biased": biased, "running": storages[2], "rated": rated}
+    flags = {"weighted": weighted, "biased": biased, "running": storages[2], "rated": rated,
+             "counted": counted, "rectified": request.attrs.get("rectified", False),
+             "joined": joined}  # fmt: skip
     flags["weight_storage"] = storages[0] or storages[1]
     flags["rate_storage"] = storages[4]
-    outputs = [("out", i) for i in range(5 if running else 3)]
-    return _launches(request, FORWARD, len(request.inputs), outputs, **flags)
+    outputs = [("out", i) for i in range(len(request.outputs))]
+    inputs = len(request.inputs)
+    kernels = _launches(request, FORWARD, inputs, outputs, **flags)
+    if not running:
+        return kernels
+    *others, last = kernels.launches
+    first = inputs - joined - counted - rated - 2
+    moved = [first, first + 1, *([inputs - joined - 1] if counted else [])]
+    places = [(last.args.index(("in", i)), last.args.index(("out", 3 + k)))
+              for k, i in enumerate(moved)]  # fmt: skip
+    return replace(kernels, launches=(*others, replace(last, in_place=tuple(places))))
 
 
 def _plan_backward(request: Request) -> Kernels:
-    """The gradient of x (output 0), and with `sums` those of weight and bias (outputs 1 and 2)."""
+    """The gradient of x (output 0), with `sums` those of weight and bias (outputs 1 and 2), and
+    that of what was added, if anything was."""
     x, sums = request.inputs[0], bool(request.attrs["sums"])
     layout = layout_of(x, request.attrs["groups"])
     dtype = request.attrs["sums"] or x.dtype
-    flags: dict[str, Any] = {"weighted": request.given[4], "weight_storage": DTYPES[dtype].storage}
+    given, rectified = request.given, request.attrs.get("rectified", False)
     inputs = len(request.inputs)
+    if given[4] or given[5]:  # which have one dtype
+        dtype = request.inputs[4].dtype
+    flags: dict[str, Any] = {
+        "weighted": given[4],
+        "biased": given[5],
+        "rectified": rectified,
+        "joined": given[6],
+        "passes": given[6],
+        "weight_storage": DTYPES[dtype].storage,
+    }
     if not (sums and layout.per_run):
-        outputs = [("out", i) for i in range(3 if sums else 1)]
+        outputs = [("out", i) for i in range(len(request.outputs))]
         flags["sums"] = "own" if sums else ""
         return _launches(request, BACKWARD, inputs, outputs, **flags)
     outputs = [("out", 0), ("scratch", 0), ("scratch", 1)]
@@ -168,20 +196,23 @@ def _plan_backward(request: Request) -> Kernels:
 
 def _bind(
     x: Any, weight: Any, bias: Any, groups: int, eps: float,
-    running_mean: Any = None, running_var: Any = None, momentum: Any = 0.0,
+    running_mean: Any = None, running_var: Any = None, momentum: Any = 0.0, batches: Any = None,
+    rectified: bool = False, added: Any = None,
 ) -> Any:  # fmt: skip
     both = isinstance(weight, Tensor) and isinstance(bias, Tensor)
     if both and weight.dtype != bias.dtype:
         bias = ag.astype(bias, weight.dtype)
     rate = momentum if isinstance(momentum, Tensor) else None
     number = 0.0 if rate is not None else float(momentum)
-    attrs = {"groups": operator.index(groups), "eps": float(eps), "momentum": number}
-    return (x, weight, bias, running_mean, running_var, rate), attrs
+    attrs = {"groups": operator.index(groups), "eps": float(eps), "momentum": number,
+             "rectified": bool(rectified)}  # fmt: skip
+    return (x, weight, bias, running_mean, running_var, rate, batches, added), attrs
 
 
 def _infer(
     x: Spec, weight: Spec | None, bias: Spec | None, running_mean: Spec | None,
-    running_var: Spec | None, rate: Spec | None, groups: int, eps: float, momentum: float,
+    running_var: Spec | None, rate: Spec | None, batches: Spec | None, added: Spec | None,
+    groups: int, eps: float, momentum: float, rectified: bool,
 ) -> tuple[Spec, ...]:  # fmt: skip
     who = "group_norm" if groups else "batch_norm"
     if not DTYPES[x.dtype].floating:
@@ -196,10 +227,16 @@ def _infer(
         if one is not None and other is not None and one.dtype != other.dtype:
             text = f"{one.dtype} and {other.dtype} for two of weight, bias, running statistics"
             raise DtypeError(message(who, text, "one dtype for both"))
+    if rectified and groups:
+        raise ShapeError(message(who, f"{groups} groups, rectified", "one weight per team"))
+    if added is not None and (added != x or not rectified):
+        expected = "what is added like x, and rectified"
+        raise ShapeError(message(who, f"{x} and {added}, rectified={rectified}", expected))
     wide = Spec((layout_of(x, groups).teams,), DTYPES[x.dtype].wide)
     if running_mean is None or running_var is None:
         return x, wide, wide
-    return x, wide, wide, running_mean, running_var
+    moved = (running_mean, running_var)
+    return x, wide, wide, *(moved if batches is None else (*moved, batches))
 
 
 def _axes(x: Any, groups: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -213,8 +250,8 @@ def _axes(x: Any, groups: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[
 
 
 def _reference(
-    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, rate: Any, groups: int,
-    eps: float, momentum: float,
+    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, rate: Any, batches: Any,
+    added: Any, groups: int, eps: float, momentum: float, rectified: bool,
 ) -> Any:  # fmt: skip
     shape, over, channels = _axes(x, groups)
     lines = widened(x).reshape(shape)
@@ -223,21 +260,26 @@ def _reference(
     out = (lines - mean) / np.sqrt(variance + lines.dtype.type(eps))
     out = out if weight is None else out * widened(weight).reshape(channels)
     out = out if bias is None else out + widened(bias).reshape(channels)
+    out = out if added is None else out + widened(added).reshape(shape)
+    out = np.where(out < 0, 0, out) if rectified else out
     results = (out.reshape(x.shape), mean.reshape(-1), variance.reshape(-1))
     if running_mean is None:
         return results
     size = lines.size // max(1, mean.size)
     share = lines.dtype.type(momentum) if rate is None else widened(rate)
-    return *results, *(
+    moved = tuple(
         widened(running) * (1 - share) + batch * share * factor
         for running, batch, factor in (
             (running_mean, results[1], 1.0),
             (running_var, results[2], size / (size - 1)),
         )
     )
+    return *results, *moved, *(() if batches is None else (batches + 1,))
 
 
-def _formula(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple[Any, Any, Any]:
+def _formula(
+    x: Any, weight: Any, bias: Any, added: Any, groups: int, eps: float, rectified: bool
+) -> tuple[Any, Any, Any]:
     """The results by other ops: what is differentiated for gradients of gradients."""
     shape, over, channels = _axes(x, groups)
     wide = DTYPES[x.dtype].wide
@@ -248,21 +290,24 @@ def _formula(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple[A
     out = ag.mul(centered, ag.rsqrt(ag.add(variance, eps)))
     out = out if weight is None else ag.mul(out, ag.reshape(weight, channels))
     out = out if bias is None else ag.add(out, ag.reshape(bias, channels))
-    values = ag.reshape(out, x.shape)
+    out = out if added is None else ag.add(out, ag.reshape(added, shape))
+    values = ag.reshape(ag.relu(out) if rectified else out, x.shape)
     values = values if values.dtype == x.dtype else ag.astype(values, x.dtype)
     return values, ag.reshape(mean, (-1,)), ag.reshape(variance, (-1,))
 
 
 def _by_formula(saved: Saved, grads: Sequence[Any]) -> Sequence[Any]:
-    """The gradients of x, weight and bias, recorded if the grad mode is on."""
-    record, inputs = ag.is_grad_enabled(), saved.inputs[:3]
+    """The gradients of x, weight, bias and what was added, recorded if the grad mode is on."""
+    record, inputs = ag.is_grad_enabled(), (*saved.inputs[:3], saved.inputs[7])
     if not record:
         inputs = tuple([None if x is None else x.detach().requires_grad_() for x in inputs])
-    needs = saved.needs[:3] if grads[0] is not None else (saved.needs[0], False, False)
+    needs = (*saved.needs[:3], saved.needs[7])
+    needs = needs if grads[0] is not None else (saved.needs[0], False, False, False)
     wanted = [x for x, need in zip(inputs, needs, strict=True) if need]
     with ag.enable_grad():
-        x, weight, bias = inputs
-        results = _formula(x, weight, bias, saved.attrs["groups"], saved.attrs["eps"])
+        groups, eps, rectified = (saved.attrs[name] for name in ("groups", "eps", "rectified"))
+        x, weight, bias, added = inputs
+        results = _formula(x, weight, bias, added, groups, eps, rectified)
         outputs = [y for y, grad in zip(results, grads, strict=True) if grad is not None]
         given = [grad for grad in grads if grad is not None]
         gradients = ag.grad(outputs, wanted, given, create_graph=record, allow_unused=True)
@@ -277,62 +322,74 @@ def _zeros(like: Any) -> Any:
 def _backward(saved: Saved, grad: Any, mean: Any, variance: Any, *_: Any) -> Sequence[Any]:
     """All gradients by one kernel; those of mean and variance, which nothing here asks for, by
     other ops. Running statistics are constants."""
-    return [*_gradients(saved, (grad, mean, variance)), None, None, None]
+    x, weight, bias, added = _gradients(saved, (grad, mean, variance))
+    return [x, weight, bias, None, None, None, None, added]
 
 
 def _gradients(saved: Saved, grads: Sequence[Any]) -> Sequence[Any]:
     grad, *moments = grads
     if ag.is_grad_enabled() or grad is None or any(moment is not None for moment in moments):
         return _by_formula(saved, grads)
-    x, weight, bias, *_ = saved.inputs
+    x, weight, bias, *_, added = saved.inputs
+    operands = x, weight, bias, added
     if not grad.size:  # no kernel: there are no teams
-        return [None if operand is None else _zeros(operand) for operand in (x, weight, bias)]
+        return [None if operand is None else _zeros(operand) for operand in operands]
     mean, variance = saved.outputs[1:3]
     affine = weight if weight is not None else bias
     sums = affine.dtype if True in saved.needs[1:3] else ""
-    eps, groups = saved.attrs["eps"], saved.attrs["groups"]
-    results = NORM_RUNS_BACKWARD(x, grad, mean, variance, weight, groups, eps, sums)
-    if not sums:
-        return [results, None, None]
-    return [result if need else None for result, need in zip(results, saved.needs, strict=False)]
+    eps, groups, rectified = (saved.attrs[name] for name in ("eps", "groups", "rectified"))
+    below = (bias if rectified else None, rectified, added)
+    given = NORM_RUNS_BACKWARD(x, grad, mean, variance, weight, groups, eps, sums, *below)
+    results = list(given) if isinstance(given, tuple) else [given]
+    passed = results.pop() if added is not None else None
+    results = [*results, *[None] * (3 - len(results)), passed]
+    needs = (*saved.needs[:3], saved.needs[7])
+    return [result if need else None for result, need in zip(results, needs, strict=True)]
 
 
 # -- its gradient ----------------------------------------------------------------------------
 
 
 def _bind_backward(
-    x: Any, grad: Any, mean: Any, variance: Any, weight: Any, groups: int, eps: float, sums: str
-) -> Any:
-    attrs = {"groups": operator.index(groups), "eps": float(eps), "sums": str(sums)}
-    return (x, grad, mean, variance, weight), attrs
+    x: Any, grad: Any, mean: Any, variance: Any, weight: Any, groups: int, eps: float, sums: str,
+    bias: Any = None, rectified: bool = False, added: Any = None,
+) -> Any:  # fmt: skip
+    attrs = {"groups": operator.index(groups), "eps": float(eps), "sums": str(sums),
+             "rectified": bool(rectified)}  # fmt: skip
+    return (x, grad, mean, variance, weight, bias, added), attrs
 
 
 def _infer_backward(
-    x: Spec, grad: Spec, mean: Spec, variance: Spec, weight: Spec | None, groups: int, eps: float,
-    sums: str,
+    x: Spec, grad: Spec, mean: Spec, variance: Spec, weight: Spec | None, bias: Spec | None,
+    added: Spec | None, groups: int, eps: float, sums: str, rectified: bool,
 ) -> Any:  # fmt: skip
     if grad != x:
         raise ShapeError(message(BACKWARD, f"{x} and {grad}", "equal shapes and dtypes"))
     channel = Spec(x.shape[1:2], sums)
-    return (x, channel, channel) if sums else x
+    results = (x, *((channel, channel) if sums else ()), *(() if added is None else (x,)))
+    return results if len(results) > 1 else x
 
 
 def _reference_backward(
-    x: Any, grad: Any, mean: Any, variance: Any, weight: Any, groups: int, eps: float, sums: str
-) -> Any:
+    x: Any, grad: Any, mean: Any, variance: Any, weight: Any, bias: Any, added: Any, groups: int,
+    eps: float, sums: str, rectified: bool,
+) -> Any:  # fmt: skip
     shape, over, channels = _axes(x, groups)
     lines, g = widened(x).reshape(shape), widened(grad).reshape(shape)
     kept = tuple(1 if i in over else size for i, size in enumerate(shape))
     scale = 1 / np.sqrt(variance.reshape(kept) + lines.dtype.type(eps))
     h = (lines - mean.reshape(kept)) * scale
+    if rectified:
+        out = h if weight is None else h * widened(weight).reshape(channels)
+        out = out if bias is None else out + widened(bias).reshape(channels)
+        g = np.where((out if added is None else out + widened(added).reshape(shape)) <= 0, 0, g)
     inner = g if weight is None else g * widened(weight).reshape(channels)
     along = h * (inner * h).mean(over, keepdims=True)
     dx = (scale * (inner - inner.mean(over, keepdims=True) - along)).reshape(x.shape)
-    if not sums:
-        return dx
-    rest = (0, len(shape) - 1)
-    totals = [tree_sum(term, rest, term.dtype).reshape(-1) for term in (g * h, g)]
-    return dx, *totals
+    rest, terms = (0, len(shape) - 1), (g * h, g) if sums else ()
+    totals = [tree_sum(term, rest, term.dtype).reshape(-1) for term in terms]
+    results = (dx, *totals, *(() if added is None else (g.reshape(x.shape),)))
+    return results if len(results) > 1 else dx
 
 
 NORM_RUNS_BACKWARD: Final = Operator(
@@ -341,8 +398,10 @@ NORM_RUNS_BACKWARD: Final = Operator(
     infer=_infer_backward,
     reference=_reference_backward,
     implementations=(Implementation(BACKWARD, "group per team", _plan_backward),),
-    doc="norm_runs_backward(x, grad, mean, variance, weight, groups, eps, sums): the gradient of x "
-    "and, in the dtype that `sums` names, those of weight and bias.",
+    doc="norm_runs_backward(x, grad, mean, variance, weight, groups, eps, sums, bias=None, "
+    "rectified=False, added=None): the gradient of x and, in the dtype that `sums` names, those of "
+    "weight and bias. Of what was rectified they are those of elements above 0, and with `added` "
+    "there is one of that.",
 )
 NORM_RUNS: Final = Operator(
     name=FORWARD,
@@ -350,11 +409,60 @@ NORM_RUNS: Final = Operator(
     infer=_infer,
     reference=_reference,
     backward=_backward,
-    saves=(0, 1, 2),
+    saves=(0, 1, 2, 7),
     saves_results=(1, 2),
     implementations=(Implementation(FORWARD, "group per team", _plan),),
     parts=(NORM_RUNS_BACKWARD,),
-    doc="norm_runs(x, weight, bias, groups, eps, running_mean=None, running_var=None, momentum=0): "
-    "x (N, C, ...) standardised per channel or, with groups > 0, per group of channels; the mean "
-    "and variance of each; and the running ones, moved towards these.",
+    doc="norm_runs(x, weight, bias, groups, eps, running_mean=None, running_var=None, momentum=0, "
+    "batches=None, rectified=False, added=None): x (N, C, ...) standardised per channel or, with "
+    "groups > 0, per group of channels; the mean and variance of each; and the running ones, moved "
+    "towards these, with how many batches moved them. Values below 0, with what is `added`, are 0 "
+    "if `rectified`.",
+)
+
+# -- the pattern -----------------------------------------------------------------------------
+
+
+def _result(number: int) -> MatchedOp:
+    """A result of the norm of a batch that moves running statistics and is counted."""
+    operands = ("x", "weight", "bias", "running_mean", "running_var", None, "batches")
+    attrs = (("groups", 0), ("rectified", False), ("eps", Captured("eps")),
+             ("momentum", Captured("momentum")))  # fmt: skip
+    return MatchedOp(FORWARD, operands, attrs, number)
+
+
+def _rectified(
+    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, batches: Any, eps: Any,
+    momentum: Any, added: Any = None,
+) -> Any:  # fmt: skip
+    if added is not None and (added.shape, added.dtype) != (x.shape, x.dtype):
+        return None
+    values, _, _, *moved = NORM_RUNS(
+        x, weight, bias, 0, eps, running_mean, running_var, momentum, batches, True, added
+    )
+    return values, *moved
+
+
+_NORM: Final = _result(0)
+_MOVED: Final = (_result(3), _result(4), _result(5))
+_DOC: Final = "in training, whose norm alone is computed again for the gradient."
+
+
+PATTERNS: Final = (
+    TrainingPattern(
+        "batch_norm_relu",
+        (MatchedOp("relu", (_NORM,)), *_MOVED),
+        _rectified,
+        templates=(TEMPLATE, COLUMNS),
+        parts=(NORM_RUNS,),
+        doc=f"relu(batch_norm(x)) {_DOC}",
+    ),
+    TrainingPattern(
+        "batch_norm_add_relu",
+        (MatchedOp("relu", (MatchedOp("add", (_NORM, "added")),)), *_MOVED),
+        _rectified,
+        templates=(TEMPLATE, COLUMNS),
+        parts=(NORM_RUNS,),
+        doc=f"relu(batch_norm(x) + added) {_DOC}",
+    ),
 )

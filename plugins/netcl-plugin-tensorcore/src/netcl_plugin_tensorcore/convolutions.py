@@ -54,11 +54,15 @@ _COSTS: Final = {
     2: Costs(start=300, launch=1 << 25, sum=500, beside=1),
     4: Costs(start=100, launch=1 << 24, sum=80, beside=1),
 }
-#: Of the launch that packs pixels: pixels and channels of a work-group, and its items.
-_PIXELS: Final = 64
-_BLOCK: Final = 32
+#: Of the launch that packs pixels: a work-group's items, and the bytes of its tile.
 _PACKERS: Final = 256
+_TILE: Final = 16384
 _ARRANGERS: Final = 128
+#: Of the launch that adds slices up: a work-group's items, the results that it has at most, and
+#: how many sums it reads at least.
+_ADDERS: Final = 256
+_SUMMED: Final = 1024
+_READ: Final = 2048
 #: What is computed, and how far apart the source's elements are in each dimension.
 Task: TypeAlias = tuple[Problem, tuple[int, ...]]
 
@@ -113,6 +117,13 @@ class _Shape:
     def run(self) -> int:
         """Neighbours whose taps a work-group turns, 0 if those of one do not fit."""
         return min(64, _TURNED // 4 // self.kernel)
+
+    def shared(self, slices: int) -> tuple[int, int]:
+        """Neighbours whose slices a work-group adds up, and among how many items each result."""
+        most = max(1, _SUMMED // self.kernel)
+        run = 1 << (_READ // (self.kernel * slices)).bit_length() >> 1
+        run = min(max(run, 8), most, self.channels)
+        return run, max(1, min(_ADDERS // (run * self.kernel), slices))
 
     @property
     def products(self) -> int:
@@ -202,6 +213,9 @@ class _Plan:
         instructions: str,
     ) -> None:  # fmt: skip
         problem, self.apart = task
+        #: Where a tap is the only one, pixels that no position reads are not packed.
+        self.hops = [axis.step if axis.kernel == 1 else 1 for axis in problem.walks[0]]
+        problem = dataclasses.replace(problem, walks=tuple(map(self.hopped, problem.walks)))
         self.request, self.problem, self.tile = request, problem, tile
         self.shape = _Shape(request, problem, weighs)
         self.slices, self.instructions = slices, instructions
@@ -211,6 +225,13 @@ class _Plan:
         self.depth = max(tile.bk, 16 if size == 4 else 32)
         self.padded = [axis.padded for axis in problem.walks[0]]
         self.rows = _raised(problem.outputs, tile.bm)
+
+    def hopped(self, axes: Sequence[Axis]) -> tuple[Axis, ...]:
+        """A walk over the pixels that are packed."""
+        return tuple(
+            dataclasses.replace(axis, step=1, padded=axis.count) if hop > 1 else axis
+            for axis, hop in zip(axes, self.hops, strict=True)
+        )
 
     def launcher(self, template: str, width: int = 1) -> Launcher:
         return Launcher(self.request, self.problem, template, self.padded, width, "int")
@@ -237,23 +258,31 @@ class _Plan:
             **{f"to{i}": upper for i, (_, upper, _) in enumerate(ends)},
             **{f"shift{i}": shift for i, (_, _, shift) in enumerate(ends)},
             **{f"apart{i}": step for i, step in enumerate(self.apart)},
+            **{f"hop{i}": hop if source else 1 for i, hop in enumerate(self.hops)},
         }  # fmt: skip
         volume = math.prod(upper for _, upper, _ in ends)
-        blocks = problem.groups * -(-padded // _BLOCK)
-        count = problem.batch * -(-volume // _PIXELS) * blocks
+        pixels, block = self.tiled(padded)
+        blocks = problem.groups * -(-padded // block)
+        count = problem.batch * -(-volume // pixels) * blocks
         buffers = [self.words("in", index, "given"),
                    self.words("scratch", target, "packed", True)]  # fmt: skip
         if tabled:
-            buffers.append(("scratch", 2, "__global int *table"))
-        flags = {**self.flags, "local": _PACKERS,
+            buffers.append(("scratch", target + 1, "__global int *table"))
+        flags = {"size": self.shape.size, "pixels": pixels, "block": block, "local": _PACKERS,
                  "tabled": tabled, "spread": source and max(self.apart) > 1}  # fmt: skip
         return self.launcher(OPERANDS).kernel(
             "pack", buffers, count * _PACKERS, axes, flags, numbers, local=_PACKERS
         )
 
+    def tiled(self, channels: int) -> tuple[int, int]:
+        """Pixels and channels that a work-group packs: 64 pixels fill the lines that it reads."""
+        elements, chunk = _TILE // self.shape.size, self.shape.chunk
+        block = min(1 << (channels - 1).bit_length(), elements // 64)
+        return min(elements // block, _PACKERS), max(block, chunk)
+
     def multiply(
         self, phase: str, axes: Sequence[Axis], buffers: Sequence[Buffer], columns: int,
-        terms: int, along: bool, sliced: bool, bias: bool = False,
+        terms: int, along: bool, sliced: bool, tabled: bool, bias: bool = False,
     ) -> Kernel:  # fmt: skip
         """The launch over all tiles and slices."""
         tile, problem = self.tile, self.problem
@@ -264,7 +293,9 @@ class _Plan:
         flags = {
             **asdict(tile), "multiply": LOOPS[tile.groups], "width": width,
             "type": TYPES[self.request.output.dtype], "size": self.shape.size, "passes": 3,
-            "a_along": along, "b_along": phase == "gather", "sliced": sliced, "bias": bias,
+            "a_along": along, "b_along": phase == "gather" or not tabled, "sliced": sliced,
+            "bias": bias, "tabled": tabled,
+            "fills": [axis.out_step for axis in axes] if self.filled(sliced) else (),
             "adjoining": whole, "instructions": self.instructions,
             "edge": bool(problem.outputs % tile.bm or columns % tile.bn),
         }  # fmt: skip
@@ -292,16 +323,17 @@ class _Plan:
         """A convolution or a transposed one, by its walks."""
         launches = [self.pack(0, 0, self.problem.walks[0])]
         packed = table = sums = 0
-        for axes in self.problem.walks:
+        for axes in self.problem.walks[: 1 if self.filled(self.sliced) else None]:
             columns, inner = self.shape.sizes(axes)
             terms = _raised(inner, self.depth)
             chunks = (terms + self.tile.bk) // self.shape.chunk
             weights = self.problem.groups * self.rows * terms
             slices = max(1, -(-terms // self.length(terms)))
-            if terms:
+            arranged = self.arranges(axes, inner)
+            if arranged:
                 launches.append(self.arranged(axes, terms, chunks))
-            launches += self.walk(axes, columns, terms, slices > 1)
-            packed, table = max(packed, weights), max(table, chunks)
+                packed, table = max(packed, weights), max(table, chunks)
+            launches += self.walk(axes, columns, terms, slices > 1, arranged)
             if slices > 1:
                 sums = max(sums, slices * self.problem.groups * self.problem.outputs * columns)
         size = self.shape.size
@@ -312,6 +344,26 @@ class _Plan:
         """Elements of the packed source."""
         pixels = self.problem.batch * math.prod(self.padded)
         return pixels * self.problem.groups * self.shape.channels
+
+    @property
+    def sliced(self) -> bool:
+        """Whether terms of the first walk are summed in slices."""
+        terms = _raised(self.shape.sizes(self.problem.walks[0])[1], self.depth)
+        return terms > self.length(terms)
+
+    def filled(self, sliced: bool) -> bool:
+        """Whether all walks but the first have no taps, so that this writes their zeros too."""
+        first, *others = self.problem.walks
+        taps = any(math.prod(axis.taps for axis in axes) for axes in others)
+        biased = len(self.request.inputs) == 3
+        begins = all(axis.taps and axis.out_first == 0 for axis in first)
+        return bool(others) and begins and not (taps or biased or sliced)
+
+    def arranges(self, axes: Sequence[Axis], terms: int) -> bool:
+        """Whether the weights have to be laid out: not of single pixels, if they fill tiles."""
+        whole = terms == _raised(terms, self.depth) and self.rows == self.problem.outputs
+        single = self.shape.kernel == 1 and self.shape.channels == self.problem.channels
+        return terms > 0 and not (whole and single)
 
     def arranged(self, axes: Sequence[Axis], terms: int, chunks: int) -> Kernel:
         """The launch that lays out the weights of a walk."""
@@ -325,34 +377,34 @@ class _Plan:
         if not self.along:
             majors, minors = minors, majors
         groups = self.problem.groups * majors * -(-minors // self.shape.run)
-        flags = {**self.flags, "a_along": self.along, "local": _ARRANGERS, "run": self.shape.run,
-                 "kernel_size": self.shape.kernel}  # fmt: skip
+        flags = {"size": self.shape.size, "a_along": self.along, "local": _ARRANGERS,
+                 "run": self.shape.run, "kernel_size": self.shape.kernel}  # fmt: skip
         return self.launcher(OPERANDS).kernel(
             "arrange", buffers, groups * _ARRANGERS, axes, flags, numbers, local=_ARRANGERS
         )
-
-    @property
-    def flags(self) -> dict[str, Any]:
-        """The constants of the template that packs."""
-        return {"size": self.shape.size, "pixels": _PIXELS, "block": _BLOCK}
 
     @property
     def along(self) -> bool:
         """Whether the weights of a channel adjoin term by term, so that they are packed so."""
         return self.problem.weight_channel == 1
 
-    def walk(self, axes: Sequence[Axis], columns: int, terms: int, sliced: bool) -> list[Kernel]:
+    def walk(
+        self, axes: Sequence[Axis], columns: int, terms: int, sliced: bool, arranged: bool
+    ) -> list[Kernel]:
+        """The launches that multiply, with weights that were `arranged` or lie as they did."""
         bias = [2] if len(self.request.inputs) == 3 else []
         launcher, problem = self.launcher(SUMS), self.problem
-        read = [self.words("scratch", 0, "source"), self.words("scratch", 1, "weights"),
-                ("scratch", 2, "__global const int *table")]  # fmt: skip
+        read = [self.words("scratch", 0, "source")]
+        if arranged:
+            read += [self.words("scratch", 1, "weights"),
+                     ("scratch", 2, "__global const int *table")]  # fmt: skip
+        else:
+            read.append(self.words("in", 1, "weights"))
+        gather = partial(self.multiply, "gather", axes, columns=columns, terms=terms,
+                         along=self.along, sliced=sliced, tabled=arranged)  # fmt: skip
         if not sliced:
-            read += [*launcher.operands(*bias), launcher.result()]
-            return [
-                self.multiply("gather", axes, read, columns, terms, self.along, False, bool(bias))
-            ]
-        written = ("scratch", 3, "__global float *sums")
-        product = self.multiply("gather", axes, [*read, written], columns, terms, self.along, True)
+            return [gather([*read, *launcher.operands(*bias), launcher.result()], bias=bool(bias))]
+        product = gather([*read, ("scratch", 3, "__global float *sums")])
         elements = problem.groups * problem.outputs * columns
         numbers = {"width": columns, "slices": -(-terms // self.length(terms)),
                    "elements": elements}  # fmt: skip
@@ -366,28 +418,54 @@ class _Plan:
         (axes,), problem, shape = self.problem.walks, self.problem, self.shape
         columns, terms = shape.sizes(axes)
         slices = max(1, -(-terms // self.length(terms)))
-        buffers = [self.words("scratch", 0, "source"), self.words("scratch", 1, "above"),
-                   ("scratch", 2, "__global const int *table"),
-                   ("scratch", 3, "__global float *sums")]  # fmt: skip
-        weigh = self.multiply("weigh", axes, buffers, columns, terms, False, True)
-        launcher, run = self.launcher(OPERANDS), shape.run
-        numbers = {"padded_channels": shape.channels, "slices": slices}
+        sums = ("scratch", 0, "__global float *sums")
+        nbytes = slices * problem.groups * problem.outputs * columns * 4
+        if self.in_images(axes):
+            kernels = Kernels((), (nbytes,))
+            buffers = [self.words("in", 0, "source"), self.words("in", 1, "above"), sums]
+        else:
+            table, above = terms + self.depth + self.tile.bk, terms * problem.groups * shape.above
+            packs = self.pack(0, 1, axes), self.pack(1, 2, axes, tabled=True)
+            scratch = (nbytes, self.source * shape.size, above * shape.size, table * 4)
+            kernels = Kernels(packs, scratch)
+            buffers = [self.words("scratch", 1, "source"), self.words("scratch", 2, "above"),
+                       ("scratch", 3, "__global const int *table"), sums]  # fmt: skip
+        packed = bool(kernels.launches)
+        weigh = self.multiply("weigh", axes, buffers, columns, terms, not packed, True, packed)
+        launcher, (run, shares) = self.launcher(OPERANDS), shape.shared(slices)
+        numbers = {"padded_channels": shape.channels, "slices": slices, "run": run,
+                   "shares": shares}  # fmt: skip
         groups = problem.groups * problem.outputs * -(-problem.channels // run)
-        flags = {**self.flags, "local": _ARRANGERS, "run": run, "kernel_size": shape.kernel}
-        buffers = [launcher.scratch(3, "sums"), launcher.result()]
-        total = launcher.kernel("total", buffers, groups * _ARRANGERS, axes, flags, numbers,
-                            local=_ARRANGERS)  # fmt: skip
-        above = terms * problem.groups * shape.above
-        sums = slices * problem.groups * problem.outputs * columns
-        scratch = (self.source * shape.size, above * shape.size,
-                   (terms + self.depth + self.tile.bk) * 4, sums * 4)  # fmt: skip
-        packs = (self.pack(0, 0, axes), self.pack(1, 1, axes, tabled=True))
-        return Kernels((*packs, weigh, total), scratch)
+        flags = {"size": shape.size, "local": _ADDERS, "kernel_size": shape.kernel,
+                 "summed": max(_SUMMED, shape.kernel)}  # fmt: skip
+        buffers = [launcher.scratch(0, "sums"), launcher.result()]
+        total = launcher.kernel("total", buffers, groups * _ADDERS, axes, flags, numbers,
+                            local=_ADDERS)  # fmt: skip
+        return dataclasses.replace(kernels, launches=(*kernels.launches, weigh, total))
+
+    def in_images(self, axes: Sequence[Axis]) -> bool:
+        """Whether images are read as they lie: single pixels, whose lines are whole chunks."""
+        count = math.prod(axis.count for axis in axes)
+        return (
+            _single(axes)
+            and count % self.shape.chunk == 0
+            and count >= self.tile.bk
+            and self.shape.channels == self.problem.channels
+        )
 
 
 def _adjoining(axes: Sequence[Axis]) -> bool:
     """Whether a walk writes every position of an image."""
     return all(axis.count == axis.out for axis in axes)
+
+
+def _single(axes: Sequence[Axis]) -> bool:
+    """Whether each position of an image is one pixel of the source."""
+    return all(
+        (axis.kernel, axis.step, axis.out_step, axis.before) == (1, 1, 1, 0)
+        and {axis.source, axis.padded, axis.count} == {axis.out}
+        for axis in axes
+    )
 
 
 def _pointwise(request: Request, task: Task, tile: WarpTile) -> Product | None:
@@ -402,11 +480,8 @@ def _pointwise(request: Request, task: Task, tile: WarpTile) -> Product | None:
     odd = any(size % chunk for size in (columns, problem.channels, problem.outputs))
     if not plain or odd or -(-columns // tile.bn) * tile.bn > _FILLED * columns:
         return None
-    for axis in axes:
-        if (axis.kernel, axis.step, axis.out_step, axis.before) != (1, 1, 1, 0):
-            return None
-        if {axis.source, axis.padded, axis.count} != {axis.out}:
-            return None
+    if not _single(axes):
+        return None
     image = problem.channels * columns
     return Product(
         problem.outputs, columns, problem.channels, problem.weight_output, problem.weight_channel,
