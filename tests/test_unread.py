@@ -54,7 +54,7 @@ def test_a_residual_block_keeps_what_pytorch_keeps() -> None:
     conv, norm = nc.nn.Conv2d(2, 2, 3, padding=1), nc.nn.BatchNorm2d(2)
     x = leaf(1, 2, 11, 13)
     channels = elements_of(ag.relu(norm(conv(x)) + x) * 1) - 2 * x.size
-    assert 0 < channels <= 8  # besides the norm's operand and the result of relu
+    assert 0 < channels < 16  # besides the norm's operand and the result of relu
 
 
 def is_parameter(x: Any) -> bool:
