@@ -26,9 +26,9 @@ from netcl_core.ops.implementations import Saved as Saved
 from netcl_core.ops.implementations import Settings as Settings
 from netcl_core.ops.implementations import Slots as Slots
 from netcl_core.ops.implementations import Space as Space
-from netcl_core.ops.operator_call import kernels_of as kernels_of
 from netcl_core.ops.operator_function import as_operand as as_operand
 from netcl_core.ops.operator_function import as_operands as as_operands
+from netcl_core.ops.operator_plan import kernels_of as kernels_of
 from netcl_core.ops.operators import Operator as Operator
 from netcl_core.ops.operators import composite as composite
 from netcl_core.runtime.geometry import Geometry as Geometry

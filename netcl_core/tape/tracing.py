@@ -28,7 +28,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 #: Which of our modules ask for a shape only to infer that of a result.
 _INFERENCE: Final = frozenset(
     f"netcl_core.ops.{name}"
-    for name in ("composition", "operator_call", "operator_function", "primitive_function")
+    for name in ("composition", "operator_plan", "operator_function", "primitive_function")
 )
 #: What Tensor answers from a shape without its sizes, or with the shape itself.
 _SIZELESS: Final = frozenset({Tensor.ndim.fget.__code__, Tensor.detach.__code__})  # type: ignore[attr-defined]
