@@ -11,14 +11,13 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from netcl_core.cache import Memo
 from netcl_core.errors import NetclError
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.known_calls import KnownCalls
 from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.ops.operator_function import CALLS, deliver, prepare, specs_of
 from netcl_core.ops.operators import Operator, several
+from netcl_core.ops.public_function import deliver, new_call, prepare, specs_of
 from netcl_core.ops.targets import TARGETS, into
 from netcl_core.ops.user_errors import MISTAKES, misfit, raise_named
 from netcl_core.plugins.kinds import SERVING_OPS
@@ -42,8 +41,8 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
     function = operator.function
     assert function is not None  # it is made of other ops
     registry.load(SERVING_OPS, operator.name)
-    calls: Memo[Any, Any] = Memo(CALLS)
-    by_arguments = KnownCalls(CALLS)
+    calls: dict[Any, Any] = {}
+    by_arguments = KnownCalls()
     renamed = renaming(operator.name, operator.signature.parameters)
     count = len(operator.signature.parameters)
 
@@ -145,7 +144,7 @@ def composed_call(
 
 
 def _served(
-    operator: Operator, calls: Memo[Any, Any], args: Sequence[Any], kwargs: dict[str, Any]
+    operator: Operator, calls: dict[Any, Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[OperatorCall | None, list[Any], _Bound | None]:
     """The call of an implementation, with its inputs; None: the function serves.
 
@@ -161,12 +160,13 @@ def _served(
         device = common_device(operator.name, operands) or default_device()
         if not device.has_kernels:
             return None, [], bound
-        device, operands, inputs, key = prepare(operator, operands, attrs, device)
+        operands, inputs, _, _, key = prepare(operator, operands, attrs.values())
         call = calls.get(key)
     except (TypeError, ValueError):  # metadata that is no key, data that is none: as it is written
         return None, [], bound
     if call is None:
-        call = calls.put(key, _made(operator, device, specs_of(operands, inputs), attrs))
+        make = functools.partial(_made, operator, specs=specs_of(operands, inputs), attrs=attrs)
+        call = new_call(operator.name, calls, key, inputs, make)
     return (None, [], bound) if call is _FUNCTION else (call, inputs, None)
 
 
