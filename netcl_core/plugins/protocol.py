@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from netcl_core.plugins.kinds import KINDS as KINDS
     from netcl_core.plugins.kinds import OP_KINDS as OP_KINDS
     from netcl_core.plugins.kinds import REGISTERED as REGISTERED
-    from netcl_core.plugins.kinds import SCAFFOLDS as SCAFFOLDS
     from netcl_core.plugins.kinds import SHORT_ROAD as SHORT_ROAD
     from netcl_core.plugins.kinds import RecordKind as RecordKind
     from netcl_core.plugins.loading import implementing as implementing
@@ -81,7 +80,7 @@ _NAMES: Final = {
     "plugins.failures": "INCOMPATIBLE PAGE QUARANTINED REMEDIES STATES UNREAD plugin_error",
     "plugins.finder": "Finder finder",
     "plugins.hooks": "ask",
-    "plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",
+    "plugins.kinds": "KINDS OP_KINDS REGISTERED SHORT_ROAD RecordKind",
     "plugins.loading": "implementing known load_installed rehearse withdraw",
     "plugins.lock_file": (
         "LOCK_FILE content_of lock_file lock_is_strict nearest_lock_file required_locks "
