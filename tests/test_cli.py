@@ -312,7 +312,7 @@ def test_ctrl_c_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, "_run", interrupted)
+    monkeypatch.setattr(devices, "show_devices", interrupted)
     result = run("devices")
     assert result.exit_code == 130 and "netcl: interrupted" in result.stderr
 

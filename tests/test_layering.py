@@ -70,7 +70,7 @@ ACCEPTED = {
     ("netcl_core.plugins.manager", "?"): "the module of a plugin's namespace",
     ("netcl_core.cli.main", "netcl_core.plugins.commands"): "`netcl devices` loads no plugin",
     ("netcl_core.cli.main", "netcl_core.plugins.finder"): "the same",
-    ("netcl_core.cli.main", "?"): "`netcl --help` loads no device and no table",
+    ("netcl_core.cli.main", "netcl_core.cli.devices"): "`netcl --help` loads neither",
     (
         "netcl_core.cli.main",
         "netcl_core.plugins.catalogue",

@@ -126,12 +126,6 @@ def _path(ctx: click.Context) -> tuple[str, ...]:
     return (*_path(ctx.parent), ctx.command.name or "")
 
 
-def _run(module: str, function: str, *arguments: Any, **options: Any) -> Any:
-    """Call a function of a module of this package, imported only now."""
-    called = getattr(importlib.import_module(f"netcl_core.cli.{module}"), function)
-    return called(*arguments, **options)
-
-
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
@@ -148,7 +142,7 @@ def netcl() -> None:
 @_json
 def devices(as_json: bool) -> None:
     """List devices, the default one, and rejected ones with reasons."""
-    _run("devices", "show_devices", as_json)
+    importlib.import_module("netcl_core.cli.devices").show_devices(as_json)
 
 
 @netcl.group(cls=NetclGroup)

@@ -71,15 +71,14 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
     def computed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bound = None
         if operator.implementations or registry.rows("implementation", operator.name):
-            given = None
+            served, given = None, None
             if thread.amp is None and not depends_on_sizes():
                 served, inputs, given = by_arguments.find(args, kwargs)
-                if served is not None:
-                    return deliver(operator, apply(served, inputs, (), served.attrs))
-            served, inputs, bound = _served(operator, calls, args, kwargs)
-            if served is not None:
-                if given is not None:
+            if served is None:
+                served, inputs, bound = _served(operator, calls, args, kwargs)
+                if served is not None and given is not None:
                     by_arguments.note(given, served, inputs)
+            if served is not None:
                 return deliver(operator, apply(served, inputs, (), served.attrs))
         try:
             result = function(*args, **kwargs) if bound is None else operator.decomposed(*bound)
@@ -138,7 +137,7 @@ def composed_call(
         operands, metadata = operator.bind(**named, **attrs)
     else:
         operands, metadata = operator.bind(*tensors, **attrs)
-    specs = specs_of(operands, [x for x in operands if x is not None])
+    specs = specs_of(operands)
     call = _made(operator, device, specs, metadata)
     return None if call is _FUNCTION else call
 
@@ -165,7 +164,7 @@ def _served(
     except (TypeError, ValueError):  # metadata that is no key, data that is none: as it is written
         return None, [], bound
     if call is None:
-        make = functools.partial(_made, operator, specs=specs_of(operands, inputs), attrs=attrs)
+        make = functools.partial(_made, operator, specs=specs_of(operands), attrs=attrs)
         call = new_call(operator.name, calls, key, inputs, make)
     return (None, [], bound) if call is _FUNCTION else (call, inputs, None)
 

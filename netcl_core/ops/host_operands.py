@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers as number_types
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import numpy as np
@@ -21,10 +20,8 @@ from netcl_core.tensors.tensor import Tensor
 NUMBERS: Final = frozenset({bool, int, float})
 
 
-def as_tensors(who: str, operands: Sequence[Any], numbers: AbstractSet[type]) -> list[Any]:
-    """Host data on the device of the others; an elementwise op takes numbers, too."""
-    if numbers:
-        return with_tensors(who, operands)
+def as_tensors(who: str, operands: Sequence[Any]) -> list[Any]:
+    """The operands of a structured op as tensors; None where one is absent."""
     device = common_device(who, operands) or default_device()
     return [as_operand(x, device) for x in operands]
 

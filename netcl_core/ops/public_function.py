@@ -93,13 +93,15 @@ def prepare(
         elif operand is None and not numbers:
             key.append(None)
         else:  # host data
-            return prepare(record, as_tensors(record.name, operands, numbers), attrs, numbers)
+            convert = with_tensors if numbers else as_tensors
+            return prepare(record, convert(record.name, operands), attrs, numbers)
     amp = thread.amp
     if numbers:
         if not tensors:
             return prepare(record, with_tensors(record.name, operands), attrs, numbers)
         in_kernel = None if amp is None else amp.in_region(record.name, tensors)
-        key += (in_kernel, *attrs)
+        key.append(in_kernel)
+        key += attrs
         return operands, tensors, scalars, in_kernel, tuple(key)
     if amp is not None and casts and record.view is None:
         device = common_device(record.name, tensors) or default_device()
@@ -237,7 +239,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             operands, inputs, _, _, key = prepare(operator, operands, attrs.values())
             known = calls.get(key)
             if known is None:
-                specs = specs_of(operands, inputs)
+                specs = specs_of(operands)
                 make = partial(OperatorCall, operator, specs=specs, attrs=attrs)
                 known = new_call(operator.name, calls, key, inputs, make)
             return known, inputs
@@ -280,11 +282,6 @@ def _tuple_type(operator: Operator) -> Any:
     return namedtuple(operator.name, operator.results)
 
 
-def specs_of(operands: Sequence[Any], inputs: Sequence[Any]) -> tuple[Spec | None, ...]:
-    """Shape and dtype of each operand, of which `inputs` are those that are there."""
-    present = iter(inputs)
-    return tuple([None if x is None else _spec(next(present)) for x in operands])
-
-
-def _spec(operand: Any) -> Spec:
-    return Spec(operand.shape, operand.dtype)
+def specs_of(operands: Sequence[Any]) -> tuple[Spec | None, ...]:
+    """Shape and dtype of each operand, None for an absent one."""
+    return tuple([None if x is None else Spec(x.shape, x.dtype) for x in operands])
