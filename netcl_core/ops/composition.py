@@ -30,8 +30,8 @@ from netcl_core.tape.tracing import TracingContext, depends_on_sizes, note_span
 from netcl_core.tensors.arguments import ends_with_inplace, renaming
 from netcl_core.tensors.tensor import Tensor
 
-#: In the place of a call: the function serves.
-_FUNCTION: Final = object()
+#: In the place of a call that nobody has asked for yet.
+_UNKNOWN: Final = object()
 #: Operands and attributes, as `bind` gives them.
 _Bound: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
 
@@ -122,26 +122,6 @@ def _holds_tensors(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
-def composed_call(
-    operator: Operator, device: Device, tensors: Sequence[Tensor], attrs: Mapping[str, Any]
-) -> OperatorCall | None:
-    """The call of an implementation that would serve on a device; None: the function does.
-
-    `tensors` are the first operands; they may lie elsewhere, since only their shapes and dtypes
-    are looked at.
-    """
-    if operator.bind is None or not device.has_kernels:
-        return None
-    if operator.operands and len(tensors) <= len(operator.operands):
-        named = dict(zip(operator.operands, tensors, strict=False))
-        operands, metadata = operator.bind(**named, **attrs)
-    else:
-        operands, metadata = operator.bind(*tensors, **attrs)
-    specs = specs_of(operands)
-    call = _made(operator, device, specs, metadata)
-    return None if call is _FUNCTION else call
-
-
 def _served(
     operator: Operator, calls: dict[Any, Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[OperatorCall | None, list[Any], _Bound | None]:
@@ -160,27 +140,27 @@ def _served(
         if not device.has_kernels:
             return None, [], bound
         operands, inputs, _, _, key = prepare(operator, operands, attrs.values())
-        call = calls.get(key)
+        call = calls.get(key, _UNKNOWN)
     except (TypeError, ValueError):  # metadata that is no key, data that is none: as it is written
         return None, [], bound
-    if call is None:
-        make = functools.partial(_made, operator, specs=specs_of(operands), attrs=attrs)
+    if call is _UNKNOWN:
+        make = functools.partial(implemented, operator, specs=specs_of(operands), attrs=attrs)
         call = new_call(operator.name, calls, key, inputs, make)
-    return (None, [], bound) if call is _FUNCTION else (call, inputs, None)
+    return (None, [], bound) if call is None else (call, inputs, None)
 
 
-def _made(
+def implemented(
     operator: Operator, device: Device, specs: tuple[Spec | None, ...], attrs: Mapping[str, Any]
-) -> Any:
-    results = _results(operator, device, specs, attrs)
+) -> OperatorCall | None:
+    """The call of an implementation that serves on a device; None: the function does."""
+    results = _results(operator, device, specs, attrs) if device.has_kernels else None
     if results is None:
-        return _FUNCTION
+        return None
     call = OperatorCall(operator, device, specs, attrs, results)
     if operator.infer is None:
         call.results_of = functools.partial(_results, operator, device)
-    if not call.launches or operator.select(call.request, call.chosen) is None:
-        return _FUNCTION
-    return call
+    served = call.launches and operator.select(call.request, call.chosen) is not None
+    return call if served else None
 
 
 def _results(
