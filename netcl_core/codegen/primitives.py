@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.codegen.expressions import Expr, is_mask, needs_floating, parse, to_c
+from netcl_core.codegen.expressions import (
+    Apply,
+    Expr,
+    Name,
+    is_mask,
+    needs_floating,
+    parse,
+    to_c,
+    walk,
+)
 from netcl_core.errors import AttributeValueError, PrimitiveError, TemplateError, message
 from netcl_core.runtime.rendering import get_module, rendered_macro
 from netcl_core.tensors.functions import functions
@@ -45,7 +54,8 @@ class Parsed:
     """A primitive's expressions for one choice of its attributes.
 
     `backward` has one entry per input, None where there is no gradient; it is
-    None as a whole for a primitive that is not differentiable.
+    None as a whole for a primitive that is not differentiable. `at_result` says that all entries
+    are one expression that reads no input and compares the result alone, as that of relu.
     """
 
     inputs: tuple[str, ...]
@@ -53,6 +63,7 @@ class Parsed:
     backward: tuple[Expr | None, ...] | None
     result: str
     floating: bool
+    at_result: bool = False
 
 
 @final
@@ -286,7 +297,8 @@ class AutogradPrimitive:
         backward = self._parse_backward(names, attrs, visible)
         result = self._result(forward)
         floating = result == "float" or (result == "bool" and needs_floating(forward))
-        return Parsed(names, forward, backward, result, floating)
+        at_result = _compares_result(names, backward or ())
+        return Parsed(names, forward, backward, result, floating, at_result)
 
     def _names(self, arity: int) -> tuple[str, ...]:
         """The names of the inputs, which no attribute may share, nor `grad` and `out`."""
@@ -328,6 +340,15 @@ class AutogradPrimitive:
         if is_mask(forward):
             return "bool"
         return "float" if needs_floating(forward) else "same"
+
+
+def _compares_result(names: Sequence[str], backward: Sequence[Expr | None]) -> bool:
+    if len({*backward}) != 1 or backward[0] is None:
+        return False
+    nodes = [*walk(backward[0])]
+    read = {node.id for node in nodes if isinstance(node, Name)}
+    of_result = [x for x in nodes if isinstance(x, Apply) and Name(OUT) in x.args]
+    return OUT in read and read.isdisjoint(names) and all(map(is_mask, of_result))
 
 
 def _macro_backward(macro: Callable[..., str]) -> Backward:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, final
 
 from netcl_core.codegen.layout import Shape, broadcast
@@ -68,6 +69,27 @@ class Region:
     def name(self) -> str:
         """A readable name, an identifier: the ops in order."""
         return "_".join(self.ops)
+
+
+def gradient_at_result(region: Region) -> Region | None:
+    """The gradient of each input of an op from (its result, the result's gradient).
+
+    None for several ops, and where it reads more than that (`Parsed.at_result`).
+    """
+    step = region.steps[0]
+    if len(region.steps) > 1 or step.cast is not None or not step.parsed.at_result:
+        return None
+    primitive = _of_result(step.primitive, len(step.operands), step.choices)
+    gradient = PrimitiveStep(primitive, (("in", 0), ("in", 1)), step.choices, step.attrs)
+    return Region(2, region.scalars, (gradient,), region.outputs)
+
+
+@lru_cache(maxsize=1024)
+def _of_result(record: AutogradPrimitive, arity: int, choices: Choices) -> AutogradPrimitive:
+    (tree,) = {*(record.parsed(arity, choices).backward or ())}
+    assert tree is not None  # somebody has looked
+    parsed = Parsed((OUT, GRAD), tree, None, "same", False)
+    return AutogradPrimitive.of_trees(f"{record.name}_at_result", parsed, choices)
 
 
 @final

@@ -4,7 +4,8 @@
 (fused elementwise ops), an `OperatorCall`, a `FunctionCall` or a plugin's; `line_of`
 says where the user wrote it. Who has a call of his own, which computes its forward again for the
 gradients, runs that under `forward_again`, with the random states `noted` the first time
-`given_again`. It may change its inputs: `former_of` is what one was before, and `becomes` lets it
+`given_again`. The graph has a `MetaTensor` for what no gradient
+reads. A call may change its inputs: `former_of` is what one was before, and `becomes` lets it
 be a result. Who decides in which dtypes ops compute enters a `Casting` as `thread.amp`.
 """
 
@@ -16,6 +17,7 @@ from netcl_core.ops.in_place import becomes as becomes
 from netcl_core.ops.in_place import former_of as former_of
 from netcl_core.ops.operator_call import OperatorCall as OperatorCall
 from netcl_core.ops.residuals import is_given_away as is_given_away
+from netcl_core.tape.apply import PlainCall as PlainCall
 from netcl_core.tape.apply import apply as apply
 from netcl_core.tape.apply import recorded_again as recorded_again
 from netcl_core.tape.apply import result_nodes as result_nodes
@@ -49,3 +51,4 @@ from netcl_core.tape.state import thread as thread
 from netcl_core.tape.tracing import apart as apart
 from netcl_core.tensors.random_state import given_again as given_again
 from netcl_core.tensors.random_state import noted as noted
+from netcl_core.tensors.tensor import MetaTensor as MetaTensor

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.errors import MutationError, RegistrationError, coded, message
+from netcl_core.errors import RegistrationError, coded, message
 from netcl_core.hardware import programs
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.programs import Recipe, Rewrite
@@ -22,6 +22,7 @@ from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.host_calls import HostCall
 from netcl_core.runtime.kernels import Arg, Kernels, Spec
 from netcl_core.runtime.rendering import program
+from netcl_core.tape.gradients import unchanged
 
 Attrs: TypeAlias = Mapping[str, Any]
 #: A value for each name of a space's choices; nobody may change it.
@@ -309,6 +310,7 @@ class Implementation:
             after the outputs for it alone, such as row statistics; `saved.residuals` holds them.
         saves: With a `backward` of its own, `(request, needs) -> (i, ...)`: which operands it reads
             (default: all) where `needs` says of each operand whether its gradient is wanted.
+        saves_results: Which results it reads (default: all), as of an Operator.
         adds: Whether its own `backward` looks at `saved.held`, and gives an `ag.Added` for what it
             has added to that.
         reads: `(request) -> (bool, ...)`: which inputs its kernels read as they lie, where
@@ -334,6 +336,7 @@ class Implementation:
     backward: Callable[..., Sequence[Any]] | None = None
     residuals: Callable[[Request], tuple[Spec, ...]] | None = None
     saves: Callable[[Request, Sequence[bool]], Sequence[int]] | None = None
+    saves_results: Sequence[int] | None = None
     reads: Callable[[Request], Sequence[bool]] | None = None
     adds: bool = False
     parts: Sequence[Any] = ()
@@ -360,7 +363,8 @@ class Saved:
     (True, 2, (True,))
 
     These are the call's own tensors, and others hold them, too: none may be written to. What
-    `saves` leaves out may have been changed since, and only its shape and dtype count.
+    `saves` and `saves_results` leave out may have been changed since, or freed, and only its shape
+    and dtype count.
 
     Attributes:
         operator: The op's name.
@@ -384,13 +388,7 @@ class Saved:
     @property
     def outputs(self) -> tuple[Any, ...]:
         """The results; raises MutationError if one was changed in place since."""
-        for result in self.results:
-            if result.version:  # that of a tensor that nobody has changed is 0
-                given = f"a result of shape {result.shape} was changed in place"
-                remedy = "Call backward before the change, or change a copy"
-                who = f"backward of {self.operator}"
-                raise MutationError(message(who, given, "results as they were", remedy))
-        return tuple(self.results)
+        return unchanged(self.operator, self.results)
 
     @property
     def output(self) -> Any:

@@ -77,6 +77,8 @@ def _change(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
         _become(x, old, new, _own_value(new))
     elif old.call is not None or new.requires_grad or _of_graph(x):
         _keep_saved(old, new, since)
+        for member in (old, *_others(x)):
+            _keep_result(member, x.value.memory)
         _write(x.value, new)
         _record(x, name, old, new)
     else:
@@ -127,6 +129,15 @@ def _keep_saved(old: Node, new: Any, since: int) -> None:
     for saved_value in saved:
         if saved_value.memory is memory and id(saved_value) in private:
             saved_value.leave_memory()
+
+
+def _keep_result(x: Any, memory: Any) -> None:
+    """Let a result that its own gradients read stay as it is for them."""
+    node = x if isinstance(x, Node) else x.graph
+    record = node if node is None or node.source is None else node.source
+    if record is not None and record.call is not None and record.call.at_result:
+        kept = record.kept or ()
+        record.kept = [y.duplicate() if y.memory is memory else y for y in kept] or record.kept
 
 
 def becomes(x: Any, old: Any, result: Any, name: str) -> Any:
@@ -384,7 +395,7 @@ def _become(x: Any, old: Any, new: Any, value: Tensor) -> None:
         _replace_in_tape(x, old)
     if not recorded:
         x.become_constant(value)
-    elif new.source is not None or new.results()[1:] or new.used:
+    elif new.source is not None or new.others() or new.used:
         x.value = value
         x.share(new)
     else:

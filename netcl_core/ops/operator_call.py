@@ -13,6 +13,7 @@ from netcl_core.tape.apply import Needs, result_nodes
 from netcl_core.tape.gradients import checked, no_second_derivative, refuse_unrecorded, whole
 from netcl_core.tape.node import Node
 from netcl_core.tape.recorded_gradients import recomputed_gradients
+from netcl_core.tape.unread import Unread
 from netcl_core.tensors.tensor import Tensor
 
 #: `(saved, *grads)`: the gradient of each operand.
@@ -56,6 +57,24 @@ class OperatorCall(OperatorPlan):
         elif rule is self.operator.backward:
             saves = self.operator.saves
         return tuple([k for k, i in enumerate(self.present) if saves is None or i in saves])
+
+    def unread(self, needs: Needs) -> Unread:
+        """What neither the gradients read nor gradients of these, by the operator's backward."""
+        operator, rule = self.operator, self.rule()
+        operands, results = {*self.saves(needs)}, set[int]()
+        for record in (self.implementation if self.launches else operator, operator):
+            if record.backward is not None and (record is operator or record.backward is rule):
+                every = range(len(self.results))
+                results.update(every if record.saves_results is None else record.saves_results)
+        if operator.backward is None and operator.function is not None:
+            operands.update(range(len(needs)))  # it is computed again
+        elif operator.backward is not rule:
+            read = operator.saves
+            operands.update(k for k, i in enumerate(self.present) if read is None or i in read)
+        return (
+            tuple([k for k in range(len(needs)) if k not in operands]),
+            tuple([i for i in range(len(self.results)) if i not in results]),
+        )
 
     @property
     def adds(self) -> bool:

@@ -56,6 +56,7 @@ class OperatorPlan:
     )  # fmt: skip
 
     keeps = True
+    at_result = False
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class OperatorPlan:
         self.layouts = layouts
         self._places: dict[Geometry | None, Any] = {}
         self._reading: Memo[Layouts, Self] | None = None
-        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self.known: dict[Needs, Any] = {}
         self.chosen = thread.chosen  # those in force when the call is made, not when it runs
         self._implementation: Implementation | None = None
         self.decided: ChosenSettings = UNDECIDED

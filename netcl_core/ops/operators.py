@@ -69,6 +69,8 @@ class Operator:
             on where a gradient of the gradient is wanted. None: not differentiable.
         saves: Which operands `backward` reads (default: all); `saved.inputs` has the shapes and
             dtypes of the others, too.
+        saves_results: Which results `backward` reads (default: all). A graph keeps what its
+            gradients read, and lets go of the elements of all else.
         residuals: `(*specs, **attrs) -> (Spec, ...)`: what implementations and the reference give
             after the results for `backward` alone.
         check: `(operands, attrs)`, called before each run: raises if the *values* of an operand
@@ -98,6 +100,7 @@ class Operator:
     reference: Callable[..., Any] | None = None
     backward: Callable[..., Sequence[Any]] | None = None
     saves: Sequence[int] | None = None
+    saves_results: Sequence[int] | None = None
     check: Callable[[Sequence[Any], Attrs], None] | None = None
     implementations: Sequence[Implementation] = ()
     view: Places | None = None
@@ -116,8 +119,9 @@ class Operator:
             for name, rule in rules.items():
                 if getattr(self, name) is None:
                     object.__setattr__(self, name, rule(self.view))
-            if self.saves is None:
-                object.__setattr__(self, "saves", ())
+            for name in ("saves", "saves_results"):
+                if getattr(self, name) is None:
+                    object.__setattr__(self, name, ())
         if self.function is None:
             missing = [x for x in ("bind", "infer", "reference") if getattr(self, x) is None]
             if missing:

@@ -43,7 +43,7 @@ class _PlacesCall(PlainCall):
         self.shape: Shape = x.shape
         self.geometry = geometry
         self.results = (Spec(result, x.dtype),)
-        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self.known: dict[Needs, Any] = {}
 
     def flows(self, needs: Needs) -> Needs:
         """Whether a gradient reaches an input."""

@@ -7,6 +7,7 @@ neighbours in its kernel, or a pair of Python functions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -19,9 +20,12 @@ from netcl_core.tape.gradients import no_second_derivative
 from netcl_core.tape.node import Node, user_frame, user_stack
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.tape import Tape, recorder
+from netcl_core.tape.unread import Unread, let_go
 from netcl_core.tensors.tensor import Tensor
 
 Needs: TypeAlias = tuple[bool, ...]
+#: Through which results gradients flow, which inputs they read, and what large ones nobody reads.
+Known: TypeAlias = tuple[Needs, tuple[int, ...], Unread | None]
 #: Of each operand where its elements lie; None: in C order. Empty: all do.
 Layouts: TypeAlias = tuple[Geometry | None, ...]
 #: What copies an operand that is a view; `aliasing.py` says so.
@@ -43,22 +47,24 @@ class Call(Protocol):
         device: Where it runs.
         results: Shape and dtype of each result; None: not known before it runs.
         keeps: Whether its gradients want more than its operands, so that `run_keeping` is called.
+        at_result: Whether its gradients read its result, and no input.
         view: Whether its result may lie in the memory of its first operand.
         packs: Whether it reads not all strides, so that `reading` is asked if operands are views.
         adds: Whether its gradients may be `Added` to what inputs have so far; `gradients` then
             takes these sums, or None for each input, as one more argument.
-        known: What `apply` has learnt of it, by needs: flows and saves.
+        known: What `apply` has learnt of it, by needs: flows, saves, and what of it is unread.
     """
 
     name: str
     device: Device
     results: tuple[Spec, ...] | None
     keeps: bool
+    at_result: bool
     view: bool
     packs: bool
     adds: bool
     layouts: Layouts
-    known: dict[Needs, tuple[Needs, tuple[int, ...]]]
+    known: dict[Needs, Known]
 
     def reading(self, layouts: Layouts) -> Call:
         """The call for operands that lie so: itself, or one whose `layouts` are those it reads."""
@@ -74,6 +80,12 @@ class Call(Protocol):
 
     def saves(self, needs: Needs) -> tuple[int, ...]:
         """Which inputs the gradients read: these must not change until then."""
+
+    def unread(self, needs: Needs) -> Unread:
+        """Whose elements no gradient reads, nor one of a gradient.
+
+        The numbers of inputs, and those of results among what `run_keeping` has kept.
+        """
 
     def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
         """The gradient of each input (or None) from those of the results (or None).
@@ -96,6 +108,7 @@ class PlainCall:
 
     __slots__ = ()
     keeps = False
+    at_result = False
     view = False
     packs = False
     adds = False
@@ -104,6 +117,10 @@ class PlainCall:
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, None]:
         """What `run` gives; the gradients want nothing else."""
         return self.run(inputs, scalars), None
+
+    def unread(self, needs: Needs) -> Unread:
+        """Nothing: it may read all inputs."""
+        return (), ()
 
 
 def apply(
@@ -141,7 +158,7 @@ def apply(
     if not (process.grad if grad is None else grad):
         return call.run(inputs, scalars)
     needs = tuple([x.requires_grad for x in operands])
-    flows, saves = call.known.get(needs) or _learn(call, needs)
+    flows, saves, unread = call.known.get(needs) or _learn(call, needs, inputs)
     tape = state.tape or recorder()
     kept = None
     if True not in flows or not tape.records:
@@ -167,6 +184,9 @@ def apply(
             of_graph = True
     if of_graph:
         operands = [x if type(x) is Node or x.graph is None else x.graph for x in operands]
+    anomaly = process.anomaly if state.anomaly is None else state.anomaly
+    if unread is not None and tape.implicit and not anomaly:
+        operands, kept = let_go(unread, operands, kept, call.name)
     several = type(value) is list
     first = flows.index(True) if several else 0
     node = Node(
@@ -181,7 +201,7 @@ def apply(
         user_frame(),
         first,
     )
-    if process.anomaly if state.anomaly is None else state.anomaly:
+    if anomaly:
         node.creation_trace = user_stack()
     if tape.implicit:
         node.tape = tape
@@ -207,11 +227,22 @@ def _share(base: Any, views: Any) -> None:
             value.storage.join(base, view)
 
 
-def _learn(call: Call, needs: Needs) -> tuple[Needs, tuple[int, ...]]:
-    """Through which results gradients flow, and which inputs they read; found once per needs."""
+def _learn(call: Call, needs: Needs, inputs: Sequence[Tensor]) -> Known:
+    """Through which results gradients flow, and what they read; found once per needs."""
     flows = call.flows(needs)
-    learnt = call.known[needs] = flows, call.saves(needs) if True in flows else ()
+    learnt: Known = flows, (), None
+    if True in flows:
+        operands, results = call.unread(needs)
+        large = _large(operands, inputs), _large(results, call.results or ())
+        learnt = flows, call.saves(needs), large if any(large) else None
+    call.known[needs] = learnt
     return learnt
+
+
+def _large(numbers: Sequence[int], values: Sequence[Any]) -> tuple[int, ...]:
+    """The numbers of those values that are worth it to let go of their elements."""
+    sizes = [math.prod(x.shape) * DTYPES[x.dtype].itemsize for x in values]
+    return tuple([i for i in numbers if i < len(sizes) and sizes[i] >= process.least])
 
 
 def _refuse_constant(call: Call, needs: Needs, op: str) -> None:

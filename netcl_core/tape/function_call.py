@@ -40,7 +40,7 @@ class FunctionCall(PlainCall):
         self.args = args
         self.places = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
         self.device = args[self.places[0]].device if self.places else None
-        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self.known: dict[Needs, Any] = {}
         self._saves = range(len(args)) if saves is None else saves
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:

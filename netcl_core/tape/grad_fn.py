@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, final
 
 #: Those that somebody holds, by the identity of the node with the record and the result.
-_living: Final[weakref.WeakValueDictionary[tuple[int, int], GradFn]] = weakref.WeakValueDictionary()
+living: Final[weakref.WeakValueDictionary[tuple[int, int], GradFn]] = weakref.WeakValueDictionary()
 
 
 @final
@@ -87,7 +87,7 @@ def _behind(x: Any) -> Any:
 def grad_fn_of(node: Any, index: int) -> GradFn:
     """The one of a result, the same as long as somebody holds it."""
     key = id(node), index
-    grad_fn = _living.get(key)
+    grad_fn = living.get(key)
     if grad_fn is None:
-        grad_fn = _living[key] = GradFn(node, index)
+        grad_fn = living[key] = GradFn(node, index)
     return grad_fn

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol, final
 
 from netcl_core.codegen.layout import Shape
-from netcl_core.errors import GradientError, ShapeError, message
+from netcl_core.errors import GradientError, MutationError, ShapeError, message
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.recording import capturing
@@ -95,6 +95,16 @@ class Added:
     def dtype(self) -> str:
         """The dtype's name."""
         return self.value.dtype
+
+
+def unchanged(op: str, results: Sequence[Any]) -> tuple[Any, ...]:
+    """The results of an op as its gradients read them; raises MutationError if one was changed."""
+    for result in results:
+        if result.version:  # that of a tensor that nobody has changed is 0
+            given = f"a result of shape {result.shape} was changed in place"
+            remedy = "Call backward before the change, or change a copy"
+            raise MutationError(message(f"backward of {op}", given, "results as they were", remedy))
+    return tuple(results)
 
 
 def whole(gradient: Any) -> Tensor:

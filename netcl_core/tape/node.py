@@ -22,7 +22,7 @@ from netcl_core.tape.frames import describe_frame
 from netcl_core.tape.grad_fn import grad_fn_of
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.operand import told
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.tensors.tensor import MetaTensor, Tensor, meta
 
 # -- what a node has kept for its gradients, once a backward pass has let it go ------------
 
@@ -217,11 +217,27 @@ class Node(Tensor):
         if former.source is not None:
             former.source._know(former)
         if self._others:
-            for other in self.results()[1:]:  # whose record is the former one's from now on
+            for other in self.others():  # whose record is the former one's from now on
                 other.source = former
                 former._know(other)
             self._others = ()
         return former
+
+    def leave_record(self) -> Node:
+        """Move the record of the call to a node without elements, and return that."""
+        record = self.without_elements()
+        self.inputs, self.scalars, self.needs, self.kept, self.versions = (), (), (), None, ()
+        self.source = record
+        record._know(self)
+        return record
+
+    def without_elements(self) -> Node:
+        """Another node of the same result, which holds no elements."""
+        other = self.former()
+        what = f"result {self.index} of {self.op_name}"
+        other.value = meta(self.value.shape, self.value.dtype, self.value.device, what)
+        other.tape = other._grad = None
+        return other
 
     def leave(self, former: Node) -> None:
         """Become something else: calls so far have read the former self."""
@@ -252,8 +268,9 @@ class Node(Tensor):
 
         A call whose gradients read nothing stays as it is, and can be walked again.
         """
-        kept = self.kept
-        if self.versions or (kept is not None and len(kept) > len(self.call.results)):
+        kept, call = self.kept, self.call
+        residuals = kept is not None and len(kept) > len(call.results)
+        if self.versions or residuals or call.at_result:
             self.inputs, self.kept, self.versions = (), RELEASED, ()
         elif kept is not None:
             self.kept = RELEASED
@@ -294,14 +311,24 @@ class Node(Tensor):
             told()
         node = self if self.source is None else self.source
         node.settle()
-        return [leaf_node(x) for x in node.inputs]
+        return [leaf_node(x).living() for x in node.inputs]
+
+    def living(self) -> Node:
+        """The node of this result that has its elements, if one lives; else itself."""
+        if type(self.value) is not MetaTensor:
+            return self
+        owner = self if self.source is None else self.source
+        return next((x for x in owner.results() if x.index == self.index), self)
 
     def results(self) -> list[Node]:
         """The living nodes of the call's results, itself included; for the record's holder."""
-        if not self._others:
-            return [self]
+        nodes = [self, *self.others()]
+        return [x for x in nodes if type(x.value) is not MetaTensor]
+
+    def others(self) -> list[Node]:
+        """The living nodes of the call's results besides the record's holder."""
         others = [reference() for reference in self._others]
-        return [self, *(x for x in others if x is not None and x.source is self)]
+        return [x for x in others if x is not None and x.source is self]
 
     @property
     def requires_grad(self) -> bool:
@@ -377,6 +404,9 @@ class Node(Tensor):
             self.value.grad = value
         else:
             self._grad = value
+
+    def __repr__(self) -> str:
+        return self._told("...") if type(self.value) is MetaTensor else super().__repr__()
 
     def _facts(self) -> list[str]:
         facts = super()._facts()

@@ -14,16 +14,17 @@ from netcl_core.codegen.generation import Needs
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan, offsets_of, views_of
 from netcl_core.codegen.primitives import AutogradPrimitive, split_attrs
-from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
+from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature, gradient_at_result
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import own_stream, replaced, stream_of
-from netcl_core.tape.apply import PlainCall, apply
+from netcl_core.tape.apply import PlainCall, apply, result_nodes
 from netcl_core.tape.computations import cast_step, run_plan, sum_to
 from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.gradients import Spread, whole
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.tape.gradients import Spread, unchanged, whole
+from netcl_core.tape.unread import Unread
+from netcl_core.tensors.tensor import MetaTensor, Tensor
 
 #: For so many places of its inputs in memory a call keeps its launch.
 _VIEWS: Final = 64
@@ -37,8 +38,9 @@ class RegionCall(PlainCall):
     """
 
     __slots__ = (
-        "_direct", "_dtype", "_name", "_of_gradients", "_packed", "_prepared", "_stream", "_views",
-        "device", "known", "name", "plan", "results", "shape", "size",
+        "_at_result", "_by_result", "_direct", "_dtype", "_name", "_of_gradients", "_packed",
+        "_prepared", "_stream", "_views", "at_result", "device", "keeps", "known", "name",
+        "plan", "results", "shape", "size",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, name: str) -> None:
@@ -48,15 +50,25 @@ class RegionCall(PlainCall):
         self.shape = plan.shape
         self.size = plan.size
         self.results = tuple(Spec(plan.shape, dtype) for dtype in plan.types.outputs)
-        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self.known: dict[Needs, Any] = {}
         self._dtype = plan.results[0]
         self._name = self._dtype.name
         self._stream = own_stream(plan.device)
         self._of_gradients: dict[tuple[Needs, Needs], tuple[Any, RegionCall | None]] = {}
+        self._by_result: dict[Region, RegionCall] = {}
         self._direct: Any = None
         self._views: dict[Any, tuple[Launch | None, list[bytes]]] = {}
         self._packed: Callable[[Sequence[Any]], Sequence[bytes]]
         self._prepared = False
+        spec = plan.shape, self._name
+        alike = all(x == spec for x in plan.signature.tensors)
+        self._at_result = gradient_at_result(plan.region) if alike else None
+        self.keeps = self.at_result = self._at_result is not None
+
+    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
+        """The result, which is kept if the gradients read it in place of the inputs."""
+        value = self.run(inputs, scalars)
+        return value, [value] if self.keeps else None
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
         """The result, or a list of several."""
@@ -121,21 +133,38 @@ class RegionCall(PlainCall):
 
     def saves(self, needs: Needs) -> tuple[int, ...]:
         """The inputs that the backward kernel reads."""
-        return self.plan.backward(needs).reads
+        return () if self.keeps else self.plan.backward(needs).reads
+
+    def unread(self, needs: Needs) -> Unread:
+        """The inputs that it does not read; of several results one may be asked for by itself."""
+        if len(self.results) > 1:
+            return (), ()
+        saves = self.saves(needs)
+        return tuple([i for i in range(len(needs)) if i not in saves]), ()
 
     def gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
         """The gradients of the inputs."""
+        if self._at_result is not None and node.kept is not None:
+            values = [*unchanged(self.name, node.kept), whole(grads[0]).value]
+            part = self._call_at_result(self._at_result).run(values, node.scalars)
+            return [part if need else None for need in needs]
         inputs = [x.value for x in node.inputs]
         return plan_gradients(self.plan, inputs, node.scalars, needs, grads)
 
     def recorded_gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
         """The same as operands, by the call of the region that computes them."""
+        if self._at_result is not None and node.kept is not None:
+            fusion = plugins.namespace("fusion", f"create_graph=True through {self.name}")
+            by_result = self._call_at_result(fusion.with_gradients(self._at_result))
+            operands = [*result_nodes(node, unchanged(self.name, node.kept)), grads[0]]
+            part = apply(by_result, operands, node.scalars)
+            return [part if need else None for need in needs]
         backward, call = self._gradients_call(needs, tuple([grad is not None for grad in grads]))
         gradients: list[Any] = [None] * len(node.inputs)
         for i, j in backward.passes:
             gradients[i] = grads[j]
         if call is not None:
-            operands = [*node.inputs, *(grad for grad in grads if grad is not None)]
+            operands = [*map(_filled, node.inputs), *(grad for grad in grads if grad is not None)]
             parts = apply(call, operands, node.scalars)
             parts = parts if type(parts) is list else [parts]
             for i, part in zip(backward.results, parts, strict=True):
@@ -144,6 +173,16 @@ class RegionCall(PlainCall):
             None if part is None else recorded_sum_to(part, x.shape)
             for part, x in zip(gradients, node.inputs, strict=True)
         ]
+
+    def _call_at_result(self, region: Region) -> RegionCall:
+        """What computes the gradient of each input from the result and its gradient."""
+        call = self._by_result.get(region)
+        if call is None:
+            spec = self.shape, self._name
+            signature = Signature((spec, spec), self.plan.signature.scalars, self.shape)
+            planned = Plan(region, self.device, signature)
+            call = self._by_result[region] = RegionCall(planned, f"{self.name}_backward")
+        return call
 
     def _gradients_call(self, needs: Needs, given: Needs) -> tuple[Any, RegionCall | None]:
         """The region of the gradients and its call; None: there is nothing to compute."""
@@ -162,6 +201,12 @@ class RegionCall(PlainCall):
                 call = RegionCall(computed, f"{self.name}_backward")
             known = self._of_gradients[needs, given] = backward, call
         return known
+
+
+def _filled(x: Any) -> Any:
+    """An operand, or zeros where nobody reads its elements, which are no longer there."""
+    gone = type(x.value) is MetaTensor
+    return Tensor.zeros(x.shape, dtype=x.dtype, device=x.device) if gone else x
 
 
 def plan_gradients(
@@ -190,7 +235,8 @@ def plan_gradients(
         memory = "memory" if views else "buffer"
         buffers = [None if value is None else getattr(value, memory) for value in held]
         offsets = offsets_of((*inputs, *held)) if views else ()
-        stage([getattr(x, memory) for x in inputs], buffers, scalars, targets, offsets)
+        given = [getattr(x, memory) if i in stage.reads else None for i, x in enumerate(inputs)]
+        stage(given, buffers, scalars, targets, offsets)
         for (i, dtype), buffer in zip(stage.writes, targets, strict=True):
             gradients[i] = Tensor(buffer, plan.shape, dtype.name, device)
     for i, shape in stage.broadcast:

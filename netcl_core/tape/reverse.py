@@ -21,8 +21,8 @@ from netcl_core.tape import hooks
 from netcl_core.tape.computations import accumulate, convert
 from netcl_core.tape.gradients import PLAIN, Added, Arithmetic, Placed, refuse_unrecorded, whole
 from netcl_core.tape.modes import anomaly_mode
-from netcl_core.tape.node import Node, Target, origin, target_of, walked_before
-from netcl_core.tape.state import thread
+from netcl_core.tape.node import Node, Target, next_number, origin, target_of, walked_before
+from netcl_core.tape.state import reverse_pass, thread
 from netcl_core.tape.tracing import apart
 from netcl_core.tensors.tensor import Tensor
 
@@ -265,21 +265,28 @@ def run_backward(
     """
     if thread.tracer is not None:
         thread.tracer.interrupt("backward", "a backward pass inside the function")
-    wanted = None if targets is None else {target_of(target) for target in targets}
     for root in roots:
         _check_root(root)
-    sums = sums or PLAIN
-    walk = _Walk(roots, wanted, retain, receive, since, sums, frees)
-    outer, thread.grad = thread.grad, sums.records
+    with reverse_pass(next_number()):
+        wanted = [target_of(target) for target in targets or ()]
+        among = None if targets is None else set(wanted)
+        walk = _Walk(roots, among, retain, receive, since, sums or PLAIN, frees)
+        _run(walk, roots, seeds, targets is None)
+    return [walk.found.get(target) for target in wanted]
+
+
+def _run(walk: _Walk, roots: Sequence[Any], seeds: Sequence[Any], deposit: bool) -> None:
+    """Make a pass, in the state that gradients are computed in."""
+    outer, thread.grad = thread.grad, walk.sums.records
     policy, thread.amp = thread.amp, None  # gradients have the dtypes of the forward pass
     ones, ending = thread.ones, thread.ending
-    if targets is None and ending is None:
+    if deposit and ending is None:
         thread.ending = []
     try:
         watch = anomaly_mode()
         with watch.around(walk.nodes()) if watch else nullcontext():
             walk.run(roots, seeds)
-        if targets is None:
+        if deposit:
             for leaf, gradient in walk.leaves:
                 _deposit(leaf, gradient, walk.taken)
         if ending is None:
@@ -287,9 +294,6 @@ def run_backward(
                 function()
     finally:
         thread.grad, thread.amp, thread.ones, thread.ending = outer, policy, ones, ending
-    if targets is None:
-        return []
-    return [walk.found.get(target_of(target)) for target in targets]
 
 
 def grad_so_far(leaf: Tensor) -> Any:

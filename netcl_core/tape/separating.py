@@ -119,7 +119,7 @@ def _record(
 def _hand_over(owner: Node, node: Node) -> None:
     """Let another result hold the record of a call."""
     index, number, value = node.index, node.number, node.value
-    others = owner.results()[1:]
+    others = owner.others()
     node.take_over(owner)
     node.index, node.number, node.value = index, number, value
     for other in others:

@@ -51,13 +51,22 @@ class ThreadState(threading.local):
 
 @final
 class ProcessState:
-    """The defaults of the process."""
+    """The defaults of the process, and the reverse passes of all threads.
 
-    __slots__ = ("anomaly", "grad")
+    Attributes:
+        least: From how many bytes on a graph lets go of what no gradient reads: it takes 5 us.
+        passes: The thread of each pass under way, and the number of the first node made since.
+        moving: Held while a record of the graph moves to another node, and while a pass begins.
+    """
+
+    __slots__ = ("anomaly", "grad", "least", "moving", "passes")
 
     def __init__(self) -> None:
         self.grad = True
         self.anomaly: Any = False
+        self.least = 1 << 18
+        self.passes: list[tuple[int, int]] = []
+        self.moving = threading.RLock()
 
 
 @final
@@ -110,3 +119,15 @@ def apart() -> Iterator[None]:
 
 registry.demand.load_within(apart)
 process: Final = ProcessState()
+
+
+@contextmanager
+def reverse_pass(first: int) -> Iterator[None]:
+    """A block in which the records of nodes with lower numbers stay where they are."""
+    own = get_ident(), first
+    with process.moving:
+        process.passes.append(own)
+    try:
+        yield
+    finally:
+        process.passes.remove(own)

@@ -312,6 +312,9 @@ class Operand(metaclass=OperandType):
     def __repr__(self) -> str:
         with np.printoptions(precision=4, threshold=8, edgeitems=3):
             values = np.array2string(widened(self.to_host()), separator=", ", prefix="       ")
+        return self._told(values)
+
+    def _told(self, values: str) -> str:
         return f"Tensor({values}, {', '.join(self._facts())})"
 
     def _facts(self) -> list[str]:

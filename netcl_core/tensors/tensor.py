@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, final
 
@@ -483,3 +484,34 @@ class View(Tensor):
         if geometry is None:
             return Tensor(self.buffer, shape, self.dtype, self.device)
         return self.viewed(geometry)
+
+
+@final
+class MetaTensor(Tensor):
+    """Shape, dtype and device of a tensor whose elements a graph has let go of.
+
+    Its elements raise GradientError, which says of what they were.
+    """
+
+    __slots__ = ("_of",)
+
+    def __init__(self, shape: Shape, dtype: str, device: Device, of: str) -> None:
+        self._of = of
+        self._describe(shape, dtype, device)
+
+    @property
+    def buffer(self) -> Any:
+        """Raises GradientError."""
+        given = f"the elements of {self._of}, which no gradient was declared to read"
+        expected = "what `saves` and `saves_results` name, and what the program itself still has"
+        remedy = "Name it there, or run the forward pass in a `with Tape()`, which keeps all"
+        raise GradientError(message("backward", given, expected, remedy))
+
+    def __repr__(self) -> str:
+        return self._told("...")
+
+
+@lru_cache(maxsize=4096)
+def meta(shape: Shape, dtype: str, device: Device, of: str) -> MetaTensor:
+    """The one for a result that is described so: it holds nothing that would tell two apart."""
+    return MetaTensor(shape, dtype, device, of)

@@ -13,7 +13,7 @@ import numpy as np
 import netcl_core as nc
 from netcl_core import DTYPES, Tensor
 from netcl_core.errors import AnomalyError, message
-from netcl_core.inspect.recorded import Entries, anomaly, process, thread, trace_of
+from netcl_core.inspect.recorded import Entries, MetaTensor, anomaly, process, thread, trace_of
 
 
 @contextmanager
@@ -46,6 +46,9 @@ def _first_unfinite(nodes: Iterable[Any]) -> str:
 
 
 def _is_finite(value: Any) -> bool:
+    """Whether a value is known to be: not where the graph has let go of it."""
+    if isinstance(value, Tensor) and isinstance(value.value, MetaTensor):
+        return False
     if isinstance(value, Tensor):
         return not _unfinite(value)
     return not isinstance(value, float) or math.isfinite(value)

@@ -10,6 +10,7 @@ from netcl_core import Spec, Tensor
 from netcl_core.autograd import Node
 from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_core.inspect.recorded import (
+    PlainCall,
     apply,
     casting_by,
     forward_again,
@@ -71,14 +72,10 @@ class _CheckpointedRun(NamedTuple):
 
 
 @final
-class CheckpointCall:
+class CheckpointCall(PlainCall):
     """One use of a function as a call: its inputs are arguments and tensors that it used."""
 
     name = _WHO
-    keeps = False
-    view = False
-    packs = False
-    adds = False
 
     def __init__(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -87,7 +84,7 @@ class CheckpointCall:
         self._args = [*args, *kwargs.values()]
         self._names = tuple(kwargs)
         self._places = [i for i, x in enumerate(self._args) if isinstance(x, Tensor)]
-        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self.known: dict[Needs, Any] = {}
         self._numbers: list[Any] = []
         self._amp = thread.amp
         given = [self._args[place] for place in self._places]
@@ -95,7 +92,6 @@ class CheckpointCall:
             run = self._computed([_leaf(x, x.requires_grad) for x in given])
         results = run.results
         self._type = type(run.returned)
-        self._used = {target_of(x) for x in run.used}
         self.operands = [*given, *run.used]
         self._flows = tuple([x.requires_grad for x in results])
         self._values: list[Tensor] | None = [_own(x) for x in results]
@@ -161,10 +157,11 @@ class CheckpointCall:
         with given_again(self._numbers):
             args = zip(node.inputs[:count], needs[:count], strict=True)
             run = self._computed([stand_in(x, need or x.requires_grad) for x, need in args])
-        if {target_of(x) for x in run.used} != self._used:
+        used = node.inputs[count:]
+        if {target_of(x) for x in run.used} != {target_of(x) for x in used}:
             given = "a function that used other tensors the second time"
             raise GradientError(message(f"backward of {_WHO}", given, "the same tensors"))
-        sources = [*run.leaves, *node.inputs[count:]]
+        sources = [*run.leaves, *used]
         return gradients_of(run.results, grads, sources, needs, record, run.since)
 
 

@@ -10,6 +10,7 @@ from netcl_core import DTYPES, Spec, Tensor, no_grad
 from netcl_core.autograd import Node
 from netcl_core.errors import MutationError, message
 from netcl_core.inspect.recorded import (
+    PlainCall,
     apart,
     apply,
     becomes,
@@ -148,13 +149,10 @@ class Function:
 
 
 @final
-class _Call:
+class _Call(PlainCall):
     """One call of a Function, whose forward has run."""
 
     keeps = True
-    view = False
-    packs = False
-    adds = False
 
     def __init__(
         self, function: type[Function], ctx: FunctionCtx, args: Sequence[Any], given: Sequence[Any]
@@ -167,7 +165,7 @@ class _Call:
         outputs = [x for x in given if isinstance(x, Tensor)]
         self.results = tuple([Spec(x.shape, x.dtype) for x in outputs])
         self.device: Any = next((x.device for x in (*outputs, *self.args) if x is not None), None)
-        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self.known: dict[Needs, Any] = {}
         handed = {id(x.value) for x in self.args if x is not None}
         handed -= {id(x.value) for x in ctx.dirty_tensors}
         self.values = [x.value.alias(x.shape) if id(x.value) in handed else x.value

@@ -357,6 +357,7 @@ def _weights(dims: int) -> Operator:
         infer=partial(_infer_weights, dims),
         reference=partial(_reference_weights, dims),
         backward=partial(_backward_weights, dims),
+        saves_results=(),
         implementations=_implementations(name, problem_of_weights, "weights"),
         doc="The gradient of a convolution's weight.",
     )
@@ -375,6 +376,7 @@ def _convolution(name: str, dims: int, bind: Any, arguments: str) -> Operator:
         reference=partial(_reference, dims),
         backward=partial(_backward, dims),
         saves=(0, 1),
+        saves_results=(),
         implementations=_gathering(name, dims, problem_of),
         parts=(WEIGHTS[dims - 1],),
         doc=f"{name}({arguments}): the cross-correlation of x (N, in, ...) with weight (out, "
@@ -393,6 +395,7 @@ def _transposed(dims: int) -> Operator:
         reference=partial(_reference_transposed, dims),
         backward=partial(_backward_transposed, dims),
         saves=(0, 1),
+        saves_results=(),
         implementations=_gathering(name, dims, problem_of_transposed),
         parts=(WEIGHTS[dims - 1],),
         doc=f"{name}(x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, "

@@ -241,6 +241,7 @@ MAX_WINDOWS_BACKWARD: Final = Operator(
     reference=_reference_backward,
     backward=_taken,
     saves=(1,),
+    saves_results=(),
     implementations=(
         Implementation("max_windows_backward", "gathered", _plan_backward, CPU),
         Implementation(
@@ -260,6 +261,7 @@ MAX_WINDOWS: Final = Operator(
     reference=_reference,
     backward=_backward,
     saves=(),
+    saves_results=(1,),
     implementations=(
         Implementation(
             "max_windows",

@@ -179,6 +179,7 @@ RESAMPLE: Final = Operator(
     reference=_reference,
     backward=_backward,
     saves=(),
+    saves_results=(),
     implementations=(
         Implementation(
             NAME,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netcl_plugin_fusion.explanation import Lowered, explain, lower, skipped, why_alone
 from netcl_plugin_fusion.fused_operator import FusedOperatorCall
-from netcl_plugin_fusion.gradient_region import gradient_region
+from netcl_plugin_fusion.gradient_region import gradient_region, with_gradients
 from netcl_plugin_fusion.inline import inlined
 from netcl_plugin_fusion.neighbours import FusedOperatorStep, join
 from netcl_plugin_fusion.parts import Parts, Timing
@@ -12,4 +12,5 @@ from netcl_plugin_fusion.parts import Parts, Timing
 __all__ = [
     "FusedOperatorCall", "FusedOperatorStep", "Lowered", "Parts", "Timing", "explain",
     "gradient_region", "inlined", "join", "lower", "skipped", "why_alone",
+    "with_gradients",
 ]  # fmt: skip

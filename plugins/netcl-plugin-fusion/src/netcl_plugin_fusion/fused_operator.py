@@ -11,6 +11,7 @@ from netcl_core import DTYPES, Bound, Spec, Tensor
 from netcl_core.autograd import Geometry, Node, Slots, check_data
 from netcl_core.inspect.recorded import (
     OperatorCall,
+    PlainCall,
     RegionCall,
     apply,
     is_given_away,
@@ -40,7 +41,7 @@ class Neighbour:
 
 
 @final
-class FusedOperatorCall:
+class FusedOperatorCall(PlainCall):
     """An operator with a group before it, behind it, or both (see `apply.Call`).
 
     Its inputs are the tensors of the group before, those of the op (without operand 0 if a group
@@ -49,9 +50,7 @@ class FusedOperatorCall:
     """
 
     keeps = True
-    view = False
     packs = True
-    adds = False
     layouts = ()
 
     def __init__(
@@ -67,7 +66,7 @@ class FusedOperatorCall:
         self._cuts = first, first + len(self._own)
         self._scalars_before = before.plan.region.scalars if before else 0
         self._bounds: dict[bool, Bound] = {}
-        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self.known: dict[Needs, Any] = {}
         self.results: tuple[Spec, ...] = own.results
         if after is not None:
             plan = after.plan

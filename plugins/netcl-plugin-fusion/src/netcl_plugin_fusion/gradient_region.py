@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, final
 from weakref import WeakKeyDictionary
 
@@ -72,6 +73,19 @@ def _differentiated(name: str, parsed: Parsed, index: int, choices: Choices) -> 
     return AutogradPrimitive.of_trees(
         name, Parsed(names, tree, tuple(slopes), "same", False), choices
     )
+
+
+@lru_cache(maxsize=1024)
+def with_gradients(region: Region) -> Region:
+    """The region of one op, which has no gradients, with those that follow from its expression."""
+    (step,) = region.steps
+    tree, names = step.parsed.forward, step.parsed.inputs
+    renamed = {name: Name(f"{name}'") for name in names}  # which no author can write
+    tree = substitute(tree, renamed)
+    slopes = tuple(_scaled(derivative(tree, name.id)) for name in renamed.values())
+    parsed = Parsed(tuple(name.id for name in renamed.values()), tree, slopes, "same", False)
+    primitive = AutogradPrimitive.of_trees(step.primitive.name, parsed, step.choices)
+    return replace(region, steps=(replace(step, primitive=primitive),))
 
 
 def _scaled(slope: Expr) -> Expr:

@@ -112,6 +112,7 @@ LINEAR: Final = Operator(
     reference=_reference,
     backward=_backward,
     saves=(0, 1),
+    saves_results=(),
     implementations=(
         on_cpus("linear", "packed register tiles", product_of),
         on_gpus("linear", product_of),

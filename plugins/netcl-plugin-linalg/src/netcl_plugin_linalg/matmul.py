@@ -150,6 +150,7 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
         infer=partial(_infer, name),
         reference=_reference,
         backward=_backward,
+        saves_results=(),
         implementations=(
             on_cpus(name, "packed register tiles", product_of),
             on_gpus(name, product_of),

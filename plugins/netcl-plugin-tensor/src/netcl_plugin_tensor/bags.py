@@ -211,6 +211,7 @@ BAGS: Final = composite(
             Requirements(dtypes=("bfloat16", "float16", "float32", "float64")),
             backward=_gradients,
             saves=lambda request, needs: (1, 2),
+            saves_results=(),
             reads=_reads,
         ),
     ),

@@ -101,6 +101,7 @@ RANDOM_MASK: Final = Operator(
     reference=_reference,
     backward=_backward,
     saves=(1,),
+    saves_results=(),
     implementations=(Implementation("random_mask", "Philox4x32-10", _plan),),
     doc="random_mask(x, state, p): x / (1 - p), or 0 with probability p, from a random state.",
 )

@@ -67,6 +67,7 @@ PICK: Final = Operator(
     reference=lambda x, places, unique: x.reshape(-1)[places],
     backward=_pick_backward,
     saves=(1,),
+    saves_results=(),
     implementations=(Implementation("pick_elements", "element by element", _plan_pick),),
     doc="pick_elements(x, places, unique): elements of x by their places in it, as it were flat.",
 )
@@ -110,6 +111,7 @@ PUT: Final = Operator(
     reference=_reference_put,
     backward=_put_backward,
     saves=(1,),
+    saves_results=(),
     implementations=(Implementation("put_elements", "element by element", _plan_put),),
     doc="put_elements(x, places, values): x with other elements at places, each named once.",
 )

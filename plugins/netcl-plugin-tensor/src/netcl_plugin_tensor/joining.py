@@ -201,6 +201,7 @@ SPLIT: Final = Operator(
     lambda x, sizes, dim: ((x,), {"sizes": sizes, "dim": dim}),
     view=_split_view,
     backward=_split_backward,
+    saves_results=(),
     doc="split_views(x, sizes, dim): pieces along an axis.",
 )
 
@@ -242,6 +243,7 @@ UNBIND: Final = Operator(
     lambda x, dim: ((x,), {"dim": dim}),
     view=_unbind_view,
     backward=_unbind_backward,
+    saves_results=(),
     doc="unbind_views(x, dim): all that stands along an axis.",
 )
 
@@ -287,6 +289,7 @@ OPERATORS = (
         reference=lambda *xs, dim: np.concatenate(xs, dim),
         backward=_cat_backward,
         saves=(),
+        saves_results=(),
         implementations=(
             Implementation(
                 "cat",
@@ -311,6 +314,7 @@ OPERATORS = (
         reference=lambda x, dims: np.flip(x, dims),
         backward=lambda saved, grad: [ag.flip(grad, saved.attrs["dims"])],
         saves=(),
+        saves_results=(),
         implementations=strided.gather("flip", lambda x, attrs: _flip_view(x, attrs["dims"])),
         doc=(
             "flip(x, dims): the order of the elements reversed along axes; along none by `()`."

@@ -158,6 +158,7 @@ OPERATORS = (
         reference=lambda x, shifts, dims: np.roll(x, shifts[0] if dims is None else shifts, dims),
         backward=_roll_backward,
         saves=(),
+        saves_results=(),
         implementations=(Implementation("roll", "strided copies of blocks", _plan_roll),),
         doc=(
             "roll(x, shifts, dims=None): elements moved along axes; what leaves at one end comes "

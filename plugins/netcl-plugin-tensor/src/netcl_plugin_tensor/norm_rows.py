@@ -94,6 +94,7 @@ def rows_implementations(name: str, *, centered: bool) -> tuple[Implementation, 
             rereads=True,
             stretch=lambda request: _rows(request.inputs[0], _dims(request.attrs))[1],
             backward=partial(_backward, centered),
+            saves_results=(),
             adds=True,
         )
 

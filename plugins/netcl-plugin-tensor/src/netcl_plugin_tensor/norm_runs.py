@@ -351,6 +351,7 @@ NORM_RUNS: Final = Operator(
     reference=_reference,
     backward=_backward,
     saves=(0, 1, 2),
+    saves_results=(1, 2),
     implementations=(Implementation(FORWARD, "group per team", _plan),),
     parts=(NORM_RUNS_BACKWARD,),
     doc="norm_runs(x, weight, bias, groups, eps, running_mean=None, running_var=None, momentum=0): "

@@ -97,6 +97,7 @@ CONSTANT: Final = Operator(
     reference=_reference_pad,
     backward=_pad_backward,
     saves=(),
+    saves_results=(),
     implementations=(Implementation("constant_pad_nd", "fill and strided copy", _plan_pad),),
     method=False,
     doc=(

@@ -221,6 +221,7 @@ RESIDUAL_NORM: Final = composite(
             lambda request: _launch(request, ROWS, 0),
             Requirements(device_kinds=("cpu", "accelerator"), dtypes=FLOATS, reject=_reject),
             backward=_backward,
+            saves_results=(),
         ),
         Implementation(
             ROWS,
@@ -228,6 +229,7 @@ RESIDUAL_NORM: Final = composite(
             lambda request: _launch_teams(request, ROWS, 0),
             Requirements(device_kinds=("gpu",), dtypes=FLOATS, reject=_reject_teams),
             backward=_backward,
+            saves_results=(),
         ),
     ),
     parts=(NORM_BACKWARD,),

@@ -57,6 +57,7 @@ PUT_LINES: Final = Operator(
     reference=_reference,
     backward=_backward,
     saves=(1,),
+    saves_results=(),
     check=check_index,
     implementations=(Implementation("put_lines", "line per item", _plan),),
     doc="put_lines(x, index, src, dim): x with src at the indices along an axis.",

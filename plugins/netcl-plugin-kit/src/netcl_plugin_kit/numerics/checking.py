@@ -10,7 +10,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core import Tensor
-from netcl_core.inspect.recorded import anomaly
+from netcl_core.inspect.recorded import MetaTensor, anomaly
 from netcl_plugin_kit.numerics.directional_trial import DirectionalTrial
 from netcl_plugin_kit.numerics.elementwise_trial import ElementwiseTrial
 from netcl_plugin_kit.numerics.exact_forward import exact_forward
@@ -94,6 +94,8 @@ def find_doubt(
     """The first contradiction, or None; what is not known (NaN, a step, an edge) is none."""
     if not node.value.size or all(gradient is None for gradient in gradients):
         return None
+    if any(isinstance(x.value, MetaTensor) for x in (node, *node.inputs)):
+        return None  # its forward ran before anomaly detection was on
     forward = exact_forward(node.call, node)
     if forward is None:
         return None

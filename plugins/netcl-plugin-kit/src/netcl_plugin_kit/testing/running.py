@@ -6,11 +6,13 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, final
 
 from netcl_core import Device
 from netcl_core.errors import KernelFindingError, NetclError, UnfitError, raised_at
+from netcl_core.inspect.recorded import process
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.findings import KINDS
@@ -153,11 +155,24 @@ def _outcome(
 
 def _failure(step: CheckStep, cases: Sequence[Case]) -> StepFailure:
     """What goes wrong in a check; a kernel's write out of bounds before what follows from it."""
-    with guarded(step.device) as guard:
+    with guarded(step.device) as guard, _nothing_unread():
         failure = _raised(step, cases)
     if guard is not None and guard.finding is not None:
         return _found(guard.finding, f"{step}: ", grave=True)
     return failure
+
+
+@contextmanager
+def _nothing_unread() -> Iterator[None]:
+    """A block in which graphs of small tensors, too, let go of what no gradient reads.
+
+    A backward that reads what its record does not name then finds nothing there.
+    """
+    before, process.least = process.least, 0
+    try:
+        yield
+    finally:
+        process.least = before
 
 
 def _raised(step: CheckStep, cases: Sequence[Case]) -> StepFailure:
