@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from netcl_core.tape.modes import no_grad as no_grad
     from netcl_core.tape.modes import set_grad_enabled as set_grad_enabled
     from netcl_core.tape.tracing import random_state as random_state
-    from netcl_core.tensors import random_state as _random
     from netcl_core.tensors.arguments import lenient as lenient
     from netcl_core.tensors.arguments import renaming as renaming
     from netcl_core.tensors.creation import empty as empty
@@ -70,18 +69,13 @@ if TYPE_CHECKING:
     from netcl_core.tensors.host_work import on_host as on_host
     from netcl_core.tensors.random_state import Generator as Generator
     from netcl_core.tensors.random_state import default_generator as default_generator
-    from netcl_core.tensors.random_state import get_rng_state as get_rng_state
     from netcl_core.tensors.random_state import host_generator as host_generator
-    from netcl_core.tensors.random_state import initial_seed as initial_seed
     from netcl_core.tensors.random_state import manual_seed as manual_seed
-    from netcl_core.tensors.random_state import seed as seed
-    from netcl_core.tensors.random_state import set_rng_state as set_rng_state
     from netcl_core.tensors.tensor import Tensor as Tensor
     from netcl_core.version import API_VERSION as API_VERSION
 
     __version__: str
     devices = _all_devices
-    random = _random
 
 #: module -> its names, or module:attribute -> another name; those of "" are modules themselves
 _MODULES: Final = {
@@ -108,11 +102,7 @@ _MODULES: Final = {
     "tensors.creation": "empty empty_like full full_like ones ones_like tensor zeros zeros_like",
     "tensors.host_data": "host_array",
     "tensors.host_work": "on_host",
-    "tensors.random_state": (
-        "Generator default_generator get_rng_state host_generator initial_seed manual_seed seed "
-        "set_rng_state"
-    ),
-    "tensors.random_state:": "random",
+    "tensors.random_state": "Generator default_generator host_generator manual_seed",
     "tensors.tensor": "Tensor",
     "version": "API_VERSION",
     "version:VERSION": "__version__",
@@ -133,6 +123,7 @@ _DTYPES: Final = {name: name for name in _ITSELF.split()} | {
 #: Names that stand in a namespace here, and are handed out by that.
 _SHORT: Final = {
     **dict.fromkeys(("arange", "eye", "from_buffer", "from_dlpack", "linspace"), "creation"),
+    **dict.fromkeys(("get_rng_state", "initial_seed", "seed", "set_rng_state"), "random"),
     "_assert": "port",
     "autocast": "amp",
     "load": "serialization",

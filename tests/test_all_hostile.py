@@ -58,11 +58,12 @@ import json, warnings
 from click.testing import CliRunner
 import netcl_core as nc
 from netcl_core.cli import main
+from netcl_market.doctor_checks import doctor_checks
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     found = {p.id: [p.state, p.code, p.reason] for p in nc.plugins.list()}
     helped = CliRunner().invoke(main.netcl, ["plugins", "lock", "--help"])
-    checks = [[name, fine, said] for name, fine, said in nc.plugins.doctor_checks() if not fine]
+    checks = [[name, fine, said] for name, fine, said in doctor_checks() if not fine]
     why = {name: CliRunner().invoke(main.netcl, ["plugins", "why", name]).output
            for name in ("relu", "matmul", "nn", "plugins lock")}
 print(json.dumps([found, helped.output, checks, why, [str(each.message) for each in caught]]))

@@ -13,13 +13,13 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from netcl_market import doctor
 from terminal import on_terminal
 
-from netcl_core.cli import doctor, main, tables
+from netcl_core.cli import devices, main, tables
 from netcl_core.errors import DeviceError, PluginError
 from netcl_core.hardware import device_table, runtimes
 from netcl_core.hardware.device import Device, stand_in
-from netcl_core.plugins.protocol import finder
 from netcl_core.version import VERSION
 
 
@@ -62,7 +62,7 @@ def report(**changes: Any) -> dict[str, Any]:
                 "reason": "ok",
             }
         ],
-        "devices": [doctor.device_data(DEVICE)],
+        "devices": [devices.device_data(DEVICE)],
         "rejected": [],
         "default": "opencl:0",
         "default_rule": "the first GPU",
@@ -77,7 +77,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def give(**changes: Any) -> None:
         made = report(**changes)
         monkeypatch.setattr(doctor, "collect", lambda **_: made)
-        monkeypatch.setattr(finder(), "probe", lambda: None)
+        monkeypatch.setattr(doctor, "probe", lambda: None)
 
     return give
 
@@ -127,7 +127,7 @@ def test_table_fits_a_terminal_of_80_columns(
 ) -> None:
     monkeypatch.setattr(tables, "_columns", lambda: 80)
     monkeypatch.setattr(tables.sys.stdout, "isatty", lambda: True)
-    doctor._print_devices([doctor.device_data(DEVICE)], "opencl:0")
+    devices.print_devices([devices.device_data(DEVICE)], "opencl:0")
     _, first, *more = capsys.readouterr().out.splitlines()
     assert more and all(len(line) <= 80 for line in (first, *more))
     assert "opencl:0" in first and "A card" in first and "A pla" in first
@@ -157,7 +157,7 @@ def test_netcl_error_is_its_text_on_stderr(monkeypatch: pytest.MonkeyPatch) -> N
     def fail(*_: Any) -> None:
         raise DeviceError("device: it broke.\nnumbered source\n")
 
-    monkeypatch.setattr(doctor, "show_devices", fail)
+    monkeypatch.setattr(devices, "show_devices", fail)
     result = run("devices")
     assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr == "netcl: device: it broke.\nnumbered source\n"
@@ -167,7 +167,7 @@ def test_netcl_error_is_red(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise DeviceError("it broke")
 
-    monkeypatch.setattr(doctor, "show_devices", fail)
+    monkeypatch.setattr(devices, "show_devices", fail)
     assert "\x1b[31m" in CliRunner().invoke(main.netcl, ["devices"], color=True).stderr
 
 
@@ -253,7 +253,7 @@ def test_collect_is_plain_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_collect_says_why_a_runtime_was_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     bad = runtimes.Runtime("x", "/nowhere/libx.so", "pip", None, True, "installed by pip")
-    monkeypatch.setattr(runtimes, "discover", lambda: [bad])
+    monkeypatch.setattr(doctor, "discover", lambda: [bad])
     monkeypatch.setattr(doctor, "_loaded", lambda _: False)
     (finding,) = [one for one in doctor.collect()["findings"] if one.startswith("runtime")]
     assert "not loaded" in finding and "/nowhere/libx.so" in finding
@@ -269,7 +269,7 @@ def test_collect_reports_a_wrong_default(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_discovery_switched_off_is_no_finding(python: Callable[..., str]) -> None:
     code = """
-from netcl_core.cli import doctor
+from netcl_market import doctor
 made = doctor.collect()
 assert made['vendors_status'] == 'off' and made['vendors_folder'] is None, made
 assert not [one for one in made['findings'] if one.startswith('runtime')], made
@@ -286,7 +286,7 @@ try:
     pyopencl.get_platforms()
 except pyopencl.Error:
     pass
-from netcl_core.cli import doctor
+from netcl_market import doctor
 made = doctor.collect()
 late = [one for one in made['runtimes'] if one['accepted'] and one['loaded'] is False]
 assert all('had started before' in one['reason'] for one in late), late
@@ -298,7 +298,7 @@ print(len(late))
 
 def test_a_users_choice_of_runtimes_is_reported_and_no_finding(python: Callable[..., str]) -> None:
     code = """
-from netcl_core.cli import doctor
+from netcl_market import doctor
 made = doctor.collect()
 assert made['vendors_status'] == 'user' and not made['opencl_usable'], made
 assert 'OCL_ICD_VENDORS' in made['vendors_reason']
@@ -312,7 +312,7 @@ def test_ctrl_c_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, "_run", interrupted)
+    monkeypatch.setattr(devices, "show_devices", interrupted)
     result = run("devices")
     assert result.exit_code == 130 and "netcl: interrupted" in result.stderr
 

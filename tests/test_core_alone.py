@@ -132,3 +132,18 @@ except nc.errors.PluginError as error:
 """
     said = python(code, PYTHONPATH=str(tmp_path))
     assert said.startswith("netcl-market: it is installed, and importing it raised ZeroDivision")
+
+
+def test_the_command_line_says_who_has_the_doctor(python: Callable[..., str]) -> None:
+    code = (
+        ALONE
+        + """
+import importlib.metadata; importlib.metadata.distributions = lambda: []
+from click.testing import CliRunner
+from netcl_core.cli.main import netcl
+listed, asked = (CliRunner().invoke(netcl, [word]) for word in ("devices", "doctor"))
+print(listed.exit_code, "* the default: " in listed.stdout, asked.exit_code, asked.stderr)
+"""
+    )
+    said = python(code, NETCL_DEVICE="numpy")
+    assert said.startswith("0 True 2 ") and "pip install netcl-market" in said

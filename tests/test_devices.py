@@ -484,7 +484,7 @@ def test_without_pyopencl(python: Callable[..., str]) -> None:
 import sys
 sys.modules['pyopencl'] = None
 from netcl_core.hardware import device_table
-from netcl_core.cli import doctor
+from netcl_market import doctor
 import warnings
 warnings.simplefilter("ignore")
 assert device_table.default_device().id == 'numpy'
@@ -497,7 +497,7 @@ assert not doctor.collect()["opencl_usable"]
 
 def test_importing_does_not_import_pyopencl(python: Callable[..., str]) -> None:
     python(
-        "import sys, netcl_core.hardware.device_table, netcl_core.cli.doctor\n"
+        "import sys, netcl_core.hardware.device_table, netcl_core.cli.devices\n"
         "assert 'pyopencl' not in sys.modules"
     )
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from netcl_market import driver_trial
 
 import netcl_core as nc
-from netcl_core.hardware import trial
 
 #: They start processes.
 pytestmark = pytest.mark.turns(3)
@@ -44,13 +44,13 @@ def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_a_hostile_driver_ends_nothing(hostile: Path) -> None:
     variables = {**os.environ, "OCL_ICD_VENDORS": str(hostile)}
     variables["NETCL_CACHE_DIR"] = str(hostile / "cache")
-    code = f"from netcl_core.hardware import trial; trial._SECONDS = 3.0\n{ASK}"
+    code = f"from netcl_market import driver_trial; driver_trial.SECONDS = 3.0\n{ASK}"
     for _ in range(2):  # the second time by what was noted
         done = _run(["-c", code], variables)
         assert done.returncode == 0 and "'numpy'" in done.stdout, done.stderr
     done = _run(["-m", "netcl_core.cli.start", "doctor", "--json"], variables)
     (row,) = [each for each in json.loads(done.stdout)["runtimes"] if "hostile" in each["library"]]
-    assert not row["accepted"] and row["reason"].startswith(trial.ENDED)
+    assert not row["accepted"] and row["reason"].startswith(driver_trial.ENDED)
     assert done.returncode == 1 and "libhostile" in done.stdout
 
 
@@ -60,17 +60,16 @@ def test_what_was_noted_is_believed_only_of_the_same_library(
     monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path / "cache"))
     library = tmp_path / "libx.so"
     library.write_bytes(b"")
-    found = [trial.Runtime("x", str(library), "system", None, True, "listed")]
-    said = ["", trial.ENDED]
-    monkeypatch.setattr(trial, "_end", lambda libraries: said[0])
-    assert trial.tried(found) == found
-    monkeypatch.setattr(trial, "_end", lambda libraries: said[1])
-    assert trial.tried(found) == found
+    said = ["", driver_trial.ENDED]
+    monkeypatch.setattr(driver_trial, "_end", lambda libraries: said[0])
+    assert driver_trial.deadly([str(library)]) == {}
+    monkeypatch.setattr(driver_trial, "_end", lambda libraries: said[1])
+    assert driver_trial.deadly([str(library)]) == {}
     library.write_bytes(b"changed")
-    assert not trial.tried(found)[0].accepted
+    assert driver_trial.deadly([str(library)]) == {str(library): driver_trial.ENDED}
     for note in (tmp_path / "cache" / "icd").glob("tried-*"):
-        note.write_text('{"x": 1}')
-    assert not trial.tried(found)[0].accepted  # what is no note is no verdict
+        note.write_text('{"x": 1}')  # which is no note, and no verdict
+    assert driver_trial.deadly([str(library)]) == {str(library): driver_trial.ENDED}
 
 
 def _run(words: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import pytest
+from netcl_market.doctor_checks import doctor_checks
 from netcl_plugin_kit.check import registration
 
 import netcl_core as nc
@@ -97,7 +98,7 @@ def test_methods_of_every_sort_are_hooks(give: Callable[[Any, str], Any]) -> Non
             return [(cls.__name__, True, "well")]
 
     assert give(Plugin(), "sorts").provides == ("static_space",)
-    assert ("sorts: Plugin", True, "well") in nc.plugins.doctor_checks()
+    assert ("sorts: Plugin", True, "well") in doctor_checks()
 
 
 def test_a_hook_under_another_name(give: Callable[[Any, str], Any]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from netcl_core.hardware import icd, runtimes, trial
+from netcl_core.hardware import icd, runtimes
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(runtimes, "LOADER_CACHE", tmp_path / "no-cache")
     monkeypatch.setattr(runtimes, "NVIDIA_LIBRARY", "libnot-there-nvidia.so.1")
     monkeypatch.setattr(icd, "_installation", None)
-    monkeypatch.setattr(trial, "tried", list)
+    monkeypatch.setattr(icd, "_without_deadly", list)
     monkeypatch.setattr(runtimes, "bundled_vendors", lambda: None)
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "env"))
     monkeypatch.setattr(sys, "path", [])

@@ -15,6 +15,7 @@ from given import Given
 from netcl_market.manifests import Provided
 from netcl_plugin_kit.check import registration
 from netcl_plugin_kit.check.findings import STATIC
+from netcl_plugin_kit.new.scaffolds import SCAFFOLDS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -35,7 +36,7 @@ from netcl_core.errors import (
     TemplateError,
 )
 from netcl_core.ops import functions
-from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SCAFFOLDS, record_types
+from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, record_types
 from netcl_core.plugins.registry import registry, reserved
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,8 +68,6 @@ def test_a_row_is_true(kind: Any) -> None:
     for record in record_types(kind.name):
         fields = {*dir(record), *getattr(record, "__dataclass_fields__", ())}
         assert not kind.shows or kind.shows in fields
-    if kind.scaffold:
-        assert (ROOT / "templates" / "plugin" / kind.scaffold).is_dir()
 
 
 def test_the_tables_that_are_read_beside_it_have_its_rows() -> None:

@@ -375,6 +375,7 @@ def test_what_the_lock_does_not_know_is_no_finding_of_the_doctor(site: Site) -> 
     site.command()
     site.install("c_third", 5, 9)
     code = "import netcl_core as nc\n"
-    code += "print(*[each for each in nc.plugins.doctor_checks() if each[0] == 'lock file'])"
+    code += "from netcl_market.doctor_checks import doctor_checks\n"
+    code += "print(*[each for each in doctor_checks() if each[0] == 'lock file'])"
     said = site.run("-W", "error", "-c", code).stdout
     assert said.startswith("('lock file', True, 'NP506: netcl-plugin-c-third: ")

@@ -93,7 +93,8 @@ def test_settings_change_nothing(site: Site) -> None:
 
 def test_the_doctor_says_who_is_missing(site: Site) -> None:
     code = "import netcl_core as nc\n"
-    code += "print(*[each for each in nc.plugins.doctor_checks() if each[0] == 'lock file'])"
+    code += "from netcl_market.doctor_checks import doctor_checks\n"
+    code += "print(*[each for each in doctor_checks() if each[0] == 'lock file'])"
     said = site.run("-c", code, **STRICT, NETCL_PLUGINS_DISABLE="c_second").stdout
     assert said.startswith("('lock file', False, ")
     assert "NP510: netcl-plugin-c-second: it is disabled (" in said

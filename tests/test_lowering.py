@@ -19,7 +19,7 @@ from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.errors import DeviceError, DtypeError
 from netcl_core.hardware import programs as cache
 from netcl_core.hardware.device_table import get_device
-from netcl_core.ops.primitive_function import primitive_function
+from netcl_core.ops.public_function import primitive_function
 from netcl_core.tape.computations import run_plan
 from netcl_core.tape.region_call import plan_gradients
 

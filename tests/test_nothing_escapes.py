@@ -18,11 +18,13 @@ from broken import GOOD, install_broken
 from click.testing import CliRunner
 from distributions import TEMPLATE, install, install_plugin
 from environments import ROOT
+from netcl_market import doctor
+from netcl_market.doctor_checks import doctor_checks
 from netcl_market.states import States
 from netcl_market.survey import survey
 
 import netcl_core as nc
-from netcl_core.cli import doctor, main
+from netcl_core.cli import main
 from netcl_core.hardware import runtimes
 from netcl_core.plugins import hooks
 
@@ -74,7 +76,7 @@ def test_a_hook_that_leaves_or_stays_takes_no_command_along(odd: None) -> None:
 
 
 def test_the_doctor_reports_a_hook_that_leaves_or_stays(odd: None) -> None:
-    (finding,) = [each for each in nc.plugins.doctor_checks() if "odd" in each[0]]
+    (finding,) = [each for each in doctor_checks() if "odd" in each[0]]
     assert finding[:2] == ("plugin odd", False)
     assert any(word in finding[2] for word in ("SystemExit", "Interrupt", "did not return"))
 

@@ -17,6 +17,7 @@ from environments import ROOT
 from netcl_plugin_kit.kernels.sources import sources_of
 from netcl_plugin_kit.new.names import ProjectNames
 from netcl_plugin_kit.new.project import create
+from netcl_plugin_kit.new.scaffolds import SCAFFOLDS
 from netcl_plugin_kit.testing import recorded
 from netcl_plugin_rowwise.implementations import LABEL
 
@@ -31,7 +32,6 @@ from netcl_core.errors import (
     PluginError,
     RegistrationError,
 )
-from netcl_core.plugins.kinds import SCAFFOLDS
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 

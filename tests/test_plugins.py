@@ -18,6 +18,7 @@ from broken import GOOD
 from click.testing import CliRunner
 from distributions import TEMPLATE, install
 from environments import Environment
+from netcl_market.doctor_checks import doctor_checks
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -346,7 +347,7 @@ def test_a_plugins_commands_and_checks(names: list[str]) -> None:
     nc.plugins.register(Commands(), "loud")
     names.append("loud")
     assert "shout" in nc.plugins.plugin_commands()
-    assert ("loud: throat", True, "clear") in nc.plugins.doctor_checks()
+    assert ("loud: throat", True, "clear") in doctor_checks()
 
 
 def test_a_failing_hook_takes_nobody_along(names: list[str]) -> None:
@@ -356,7 +357,7 @@ def test_a_failing_hook_takes_nobody_along(names: list[str]) -> None:
     with pytest.warns(nc.plugins.PluginWarning, match=r"'hoarse'.*no commands.*no voice"):
         commands = nc.plugins.plugin_commands()
     assert "shout" in commands
-    checks = list(nc.plugins.doctor_checks())
+    checks = list(doctor_checks())
     assert ("plugin hoarse", False, "RuntimeError: no idea") in checks
     assert ("loud: throat", True, "clear") in checks
 

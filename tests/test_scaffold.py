@@ -16,8 +16,7 @@ from netcl_plugin_kit.check.subject import find
 from netcl_plugin_kit.check.unchanged import unchanged
 from netcl_plugin_kit.new.names import ProjectNames
 from netcl_plugin_kit.new.project import create
-
-from netcl_core.plugins.kinds import SCAFFOLDS
+from netcl_plugin_kit.new.scaffolds import SCAFFOLDS
 
 #: They start processes.
 pytestmark = pytest.mark.turns(2)

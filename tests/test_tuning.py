@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_market.doctor_checks import doctor_checks
 from netcl_plugin_kit.kernels.sources import sources_of
 from netcl_plugin_kit.testing.forcing import forced, untuned
 from netcl_plugin_tools.tune import records as tuning_records
@@ -205,7 +206,7 @@ def test_the_doctor_counts_records_and_names_damaged_files(offer: Offer) -> None
     write(here("float32[2]"), BETTER, 2.0)
     (tuning_records.folder() / "odd.json").write_text("odd")
     tuning_records.path_of(here()).rename(tuning_records.folder() / "moved.json")
-    whole, moved, odd = (each for each in nc.plugins.doctor_checks() if "of tuning" in each[0])
+    whole, moved, odd = (each for each in doctor_checks() if "of tuning" in each[0])
     place = f"1 for {nc.default_device().name} in {tuning_records.folder()}"
     assert whole == ("tools: records of tuning", True, place)
     assert not moved[1] and moved[2].startswith("moved.json holds a record of something else")

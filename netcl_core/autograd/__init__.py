@@ -18,6 +18,8 @@ from netcl_core.autograd.debug import debug_tape as debug_tape
 from netcl_core.ops.functions import CORE as _CORE
 from netcl_core.ops.functions import __dir__ as _op_names
 from netcl_core.ops.functions import face_of as _face_of
+from netcl_core.ops.host_operands import as_operand as as_operand
+from netcl_core.ops.host_operands import as_operands as as_operands
 from netcl_core.ops.implementations import NO_SLOTS as NO_SLOTS
 from netcl_core.ops.implementations import Implementation as Implementation
 from netcl_core.ops.implementations import Request as Request
@@ -26,9 +28,7 @@ from netcl_core.ops.implementations import Saved as Saved
 from netcl_core.ops.implementations import Settings as Settings
 from netcl_core.ops.implementations import Slots as Slots
 from netcl_core.ops.implementations import Space as Space
-from netcl_core.ops.operator_call import kernels_of as kernels_of
-from netcl_core.ops.operator_function import as_operand as as_operand
-from netcl_core.ops.operator_function import as_operands as as_operands
+from netcl_core.ops.operator_plan import kernels_of as kernels_of
 from netcl_core.ops.operators import Operator as Operator
 from netcl_core.ops.operators import composite as composite
 from netcl_core.runtime.geometry import Geometry as Geometry

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, cast
 
@@ -15,15 +16,15 @@ import click
 
 from netcl_core.cli.endings import complain, ended_by
 from netcl_core.errors import NetclError
-from netcl_core.runtime.market import market_module
+from netcl_core.market import market_module
 from netcl_core.version import VERSION
 
 #: What has to run where the lock file does not fit.
 _WITHOUT_LOCK: Final = ("plugins", "lock")
 
 
-def _market_commands() -> tuple[click.Command, ...]:
-    """The market's commands below `netcl plugins`, for which no plugin is loaded."""
+def _market_commands() -> Sequence[tuple[str, click.Command]]:
+    """The market's commands, for which no plugin is loaded, each with its group or ""."""
     module = None
     with contextlib.suppress(Exception):  # a broken one is told when plugins are looked for
         module = market_module("commands")
@@ -57,7 +58,7 @@ def _own(group: click.Group, path: str = "") -> set[str]:
     """The names of the built-in commands, those of a group below both names."""
     names: set[str] = set()
     for name, command in group.commands.items():
-        if command in _MARKET:
+        if command in [command for _, command in _MARKET]:
             continue  # it comes as a plugin's, too
         names.add(f"{path} {name}".strip())
         names |= _own(command, f"{path} {name}") if isinstance(command, click.Group) else set()
@@ -125,12 +126,6 @@ def _path(ctx: click.Context) -> tuple[str, ...]:
     return (*_path(ctx.parent), ctx.command.name or "")
 
 
-def _run(module: str, function: str, *arguments: Any, **options: Any) -> Any:
-    """Call a function of a module of this package, imported only now."""
-    called = getattr(importlib.import_module(f"netcl_core.cli.{module}"), function)
-    return called(*arguments, **options)
-
-
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
@@ -147,18 +142,7 @@ def netcl() -> None:
 @_json
 def devices(as_json: bool) -> None:
     """List devices, the default one, and rejected ones with reasons."""
-    _run("doctor", "show_devices", as_json)
-
-
-@netcl.command()
-@_json
-@click.pass_context
-def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Report runtimes, devices, cache and settings, and problems.
-
-    Exit code 1: problems were found. 3: no OpenCL device is usable.
-    """
-    ctx.exit(_run("doctor", "show_doctor", as_json))
+    importlib.import_module("netcl_core.cli.devices").show_devices(as_json)
 
 
 @netcl.group(cls=NetclGroup)
@@ -166,8 +150,8 @@ def plugins() -> None:
     """List, inspect, choose, write and check plugins."""
 
 
-for command in _MARKET:
-    plugins.add_command(command)
+for group, command in _MARKET:
+    (plugins if group else netcl).add_command(command)
 
 
 def main() -> None:

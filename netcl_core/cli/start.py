@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 
-from netcl_core.runtime.market import market_module
+from netcl_core.market import market_module
 
 
 def main() -> None:

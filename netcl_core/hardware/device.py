@@ -85,31 +85,11 @@ class Device:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_is_open",
-        "_lock",
-        "_probes",
-        "_prove",
-        "_queue",
-        "backend",
-        "catch_up",
-        "cl_device",
-        "compute_units",
-        "context",
-        "driver_version",
-        "extensions",
-        "has_kernels",
-        "id",
-        "kind",
-        "local_mem_bytes",
-        "max_work_group_size",
-        "name",
-        "opencl_c",
-        "platform",
-        "simulator",
-        "vector_bytes",
-        "vendor",
-    )
+        "__weakref__", "_is_open", "_lock", "_probes", "_prove", "_queue", "backend",
+        "catch_up", "cl_device", "compute_units", "context", "driver_version", "extensions",
+        "has_kernels", "id", "kind", "local_mem_bytes", "max_work_group_size", "name",
+        "opencl_c", "platform", "simulator", "vector_bytes", "vendor",
+    )  # fmt: skip
 
     id: str
     backend: Backend

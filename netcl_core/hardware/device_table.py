@@ -296,7 +296,7 @@ def _automatic() -> tuple[Device, str]:
             return device, f"the first {what} that passes its probe"
     why = _table.opencl_problem or "; ".join(f"{r.name}: {r.reason}" for r in _table.rejected)
     text = f"no OpenCL device can be used ({why or 'there is none'}), so ops run on NumPy, slowly"
-    remedy = "`netcl doctor` tells more; NETCL_DEVICE=numpy chooses it and says nothing"
+    remedy = "`netcl devices` tells more; NETCL_DEVICE=numpy chooses it and says nothing"
     warnings.warn(message("device", text, "", remedy), SlowWarning, stacklevel=2)
     return _table.numpy, "no usable GPU or OpenCL CPU device, so NumPy"
 

@@ -12,15 +12,17 @@ import os
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from netcl_core import config
 from netcl_core.files import Scratch, keep_whole
-from netcl_core.hardware import runtimes, trial
+from netcl_core.hardware import runtimes
 from netcl_core.hardware.runtimes import Runtime
+from netcl_core.market import market_module
 
 Status = Literal["off", "foreign", "user", "system", "generated"]
 
@@ -66,8 +68,9 @@ def _install() -> Installation:
     if not config.get("icd-discovery"):
         os.environ.pop("OCL_ICD_VENDORS", None)  # inherited from a parent that had it on
         return Installation("off", None, "icd-discovery is off")
-    usable = trial.tried(runtimes.discover())
-    deadly = any(runtime.reason.startswith(trial.ENDED) for runtime in usable)
+    listed = runtimes.discover()
+    usable = _without_deadly(listed)
+    deadly = usable != listed
     if chosen and not deadly:
         return _chosen(chosen)
     if not deadly and not any(map(_needs_listing, usable)):
@@ -79,6 +82,22 @@ def _install() -> Installation:
     if deadly:
         reason += ", but for those that ended a trial process"
     return Installation("generated", folder, reason, tuple(usable) if deadly else ())
+
+
+def _without_deadly(listed: list[Runtime]) -> list[Runtime]:
+    """The runtimes without those that end or hang a process, as netcl-market finds."""
+    market = None
+    with suppress(Exception):  # a broken one is told when plugins are looked for
+        market = market_module("driver_trial")
+    if market is None:
+        return listed
+    reasons = market.deadly([runtime.library for runtime in listed if runtime.accepted])
+    return [
+        replace(runtime, accepted=False, reason=reasons[runtime.library])
+        if runtime.accepted and runtime.library in reasons
+        else runtime
+        for runtime in listed
+    ]
 
 
 def _chosen(variable: str) -> Installation:

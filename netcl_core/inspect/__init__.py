@@ -5,6 +5,7 @@
 | `expressions` | the expressions of elementwise kernels as trees |
 | `sources` | how ops become kernels: regions, plans, rendered sources |
 | `streams` | what a device is asked to do, and wrappers that see it |
+| `runtimes` | OpenCL runtimes and devices, with those that cannot be used |
 | `captures` | what a capture takes down of a thread |
 | `recorded` | what a tape has recorded |
 | `programs` | what a compiled function became |

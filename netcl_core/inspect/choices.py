@@ -9,7 +9,7 @@ from __future__ import annotations
 from netcl_core.ops.choosing import offers_of as offers_of
 from netcl_core.ops.choosing import resolve as resolve
 from netcl_core.ops.choosing import unfit as unfit
-from netcl_core.ops.composition import composed_call as composed_call
+from netcl_core.ops.composition import implemented as implemented
 from netcl_core.ops.functions import missing as missing
 from netcl_core.ops.operators import DECOMPOSITION as DECOMPOSITION
 from netcl_core.ops.tuning import ChosenSettings as ChosenSettings

@@ -32,8 +32,7 @@ from netcl_core.codegen.region import Types as Types
 from netcl_core.codegen.region import differentiable as differentiable
 from netcl_core.codegen.region import forward_program as forward_program
 from netcl_core.codegen.region import infer as infer
-from netcl_core.ops.primitive_function import primitive_function as primitive_function
-from netcl_core.ops.primitive_function import record_region as record_region
+from netcl_core.ops.public_function import primitive_function as primitive_function
 from netcl_core.runtime.rendering import edition as edition
 from netcl_core.runtime.rendering import environment as environment
 from netcl_core.runtime.rendering import folder_of as folder_of
@@ -41,3 +40,4 @@ from netcl_core.runtime.rendering import get_template as get_template
 from netcl_core.runtime.rendering import render as render
 from netcl_core.runtime.signatures import kernels_in as kernels_in
 from netcl_core.runtime.signatures import read_only as read_only
+from netcl_core.tape.region_call import record_region as record_region

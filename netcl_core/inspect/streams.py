@@ -15,7 +15,6 @@ from netcl_core.hardware.device import Kind as Kind
 from netcl_core.hardware.device import opencl_module as opencl_module
 from netcl_core.hardware.device import stand_in as stand_in
 from netcl_core.hardware.programs import shared_kernel as shared_kernel
-from netcl_core.hardware.runtimes import discover as discover
 from netcl_core.runtime.host_calls import HostBound as HostBound
 from netcl_core.runtime.memory import memory_of as memory_of
 from netcl_core.runtime.memory import memory_of_graph as memory_of_graph

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.dtypes import is_floating
 from netcl_core.jit.guarded_values import PLAIN
+from netcl_core.ops.host_operands import is_number
 from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tensors.tensor import Tensor
@@ -58,7 +58,7 @@ class Arguments:
         self.key = tuple(key)
 
     def _add(self, x: Any, key: list[Any]) -> None:
-        if _is_number(x):
+        if is_number(x):
             x = x.item()
         kind = type(x)
         if isinstance(x, np.ndarray):
@@ -146,16 +146,9 @@ def _compares_all(x: Any) -> bool:
     return (parameters is not None and parameters.frozen) or not hasattr(x, "__dict__")
 
 
-def _is_number(x: Any) -> bool:
-    """Whether NumPy holds a single number, which ops take as a Python number."""
-    if not isinstance(x, (np.generic, np.ndarray)) or x.ndim:
-        return False
-    return x.dtype.kind in "biu" or is_floating(x)
-
-
 def replaced(value: Any, tensors: list[Any], numbers: list[Any]) -> Any:
     """Arguments with tensors and numbers, in order, replaced by those of two lists."""
-    if _is_number(value):
+    if is_number(value):
         value = value.item()
     if isinstance(value, (Tensor, np.ndarray)):
         return tensors.pop(0)

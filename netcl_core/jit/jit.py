@@ -22,6 +22,7 @@ from netcl_core.jit.arguments import Arguments, Structure, restored
 from netcl_core.jit.entries import MAX_PROGRAMS, Entry, ProgramCache
 from netcl_core.jit.program import FUSION, Program
 from netcl_core.jit.trace import Patterns, Trace
+from netcl_core.ops.public_function import circumstances
 from netcl_core.plugins.manager import namespace
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.apply import apply
@@ -142,9 +143,7 @@ class Jitted:
         mode = process.grad if thread.grad is None else thread.grad
         amp = None if thread.amp is None else thread.amp.policy
         version = None if self.patterns is None else self.patterns.version
-        if given.tensors:
-            return key, mode, thread.chosen, amp, version
-        return key, mode, thread.chosen, amp, version, default_device()
+        return key, mode, amp, version, circumstances(given.tensors)
 
     def _resized(self, given: Arguments) -> Entry | None:
         """The entry of a program for other sizes, fitted to these."""

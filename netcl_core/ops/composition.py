@@ -11,14 +11,13 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from netcl_core.cache import Memo
 from netcl_core.errors import NetclError
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.known_calls import KnownCalls
 from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.ops.operator_function import CALLS, deliver, prepare, specs_of
 from netcl_core.ops.operators import Operator, several
+from netcl_core.ops.public_function import deliver, new_call, prepare, specs_of
 from netcl_core.ops.targets import TARGETS, into
 from netcl_core.ops.user_errors import MISTAKES, misfit, raise_named
 from netcl_core.plugins.kinds import SERVING_OPS
@@ -31,8 +30,8 @@ from netcl_core.tape.tracing import TracingContext, depends_on_sizes, note_span
 from netcl_core.tensors.arguments import ends_with_inplace, renaming
 from netcl_core.tensors.tensor import Tensor
 
-#: In the place of a call: the function serves.
-_FUNCTION: Final = object()
+#: In the place of a call that nobody has asked for yet.
+_UNKNOWN: Final = object()
 #: Operands and attributes, as `bind` gives them.
 _Bound: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
 
@@ -42,8 +41,8 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
     function = operator.function
     assert function is not None  # it is made of other ops
     registry.load(SERVING_OPS, operator.name)
-    calls: Memo[Any, Any] = Memo(CALLS)
-    by_arguments = KnownCalls(CALLS)
+    calls: dict[Any, Any] = {}
+    by_arguments = KnownCalls()
     renamed = renaming(operator.name, operator.signature.parameters)
     count = len(operator.signature.parameters)
 
@@ -72,15 +71,14 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
     def computed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bound = None
         if operator.implementations or registry.rows("implementation", operator.name):
-            given = None
+            served, given = None, None
             if thread.amp is None and not depends_on_sizes():
                 served, inputs, given = by_arguments.find(args, kwargs)
-                if served is not None:
-                    return deliver(operator, apply(served, inputs, (), served.attrs))
-            served, inputs, bound = _served(operator, calls, args, kwargs)
-            if served is not None:
-                if given is not None:
+            if served is None:
+                served, inputs, bound = _served(operator, calls, args, kwargs)
+                if served is not None and given is not None:
                     by_arguments.note(given, served, inputs)
+            if served is not None:
                 return deliver(operator, apply(served, inputs, (), served.attrs))
         try:
             result = function(*args, **kwargs) if bound is None else operator.decomposed(*bound)
@@ -124,28 +122,8 @@ def _holds_tensors(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
-def composed_call(
-    operator: Operator, device: Device, tensors: Sequence[Tensor], attrs: Mapping[str, Any]
-) -> OperatorCall | None:
-    """The call of an implementation that would serve on a device; None: the function does.
-
-    `tensors` are the first operands; they may lie elsewhere, since only their shapes and dtypes
-    are looked at.
-    """
-    if operator.bind is None or not device.has_kernels:
-        return None
-    if operator.operands and len(tensors) <= len(operator.operands):
-        named = dict(zip(operator.operands, tensors, strict=False))
-        operands, metadata = operator.bind(**named, **attrs)
-    else:
-        operands, metadata = operator.bind(*tensors, **attrs)
-    specs = specs_of(operands, [x for x in operands if x is not None])
-    call = _made(operator, device, specs, metadata)
-    return None if call is _FUNCTION else call
-
-
 def _served(
-    operator: Operator, calls: Memo[Any, Any], args: Sequence[Any], kwargs: dict[str, Any]
+    operator: Operator, calls: dict[Any, Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[OperatorCall | None, list[Any], _Bound | None]:
     """The call of an implementation, with its inputs; None: the function serves.
 
@@ -161,27 +139,28 @@ def _served(
         device = common_device(operator.name, operands) or default_device()
         if not device.has_kernels:
             return None, [], bound
-        device, operands, inputs, key = prepare(operator, operands, attrs, device)
-        call = calls.get(key)
+        operands, inputs, _, _, key = prepare(operator, operands, attrs.values())
+        call = calls.get(key, _UNKNOWN)
     except (TypeError, ValueError):  # metadata that is no key, data that is none: as it is written
         return None, [], bound
-    if call is None:
-        call = calls.put(key, _made(operator, device, specs_of(operands, inputs), attrs))
-    return (None, [], bound) if call is _FUNCTION else (call, inputs, None)
+    if call is _UNKNOWN:
+        make = functools.partial(implemented, operator, specs=specs_of(operands), attrs=attrs)
+        call = new_call(operator.name, calls, key, inputs, make)
+    return (None, [], bound) if call is None else (call, inputs, None)
 
 
-def _made(
+def implemented(
     operator: Operator, device: Device, specs: tuple[Spec | None, ...], attrs: Mapping[str, Any]
-) -> Any:
-    results = _results(operator, device, specs, attrs)
+) -> OperatorCall | None:
+    """The call of an implementation that serves on a device; None: the function does."""
+    results = _results(operator, device, specs, attrs) if device.has_kernels else None
     if results is None:
-        return _FUNCTION
+        return None
     call = OperatorCall(operator, device, specs, attrs, results)
     if operator.infer is None:
         call.results_of = functools.partial(_results, operator, device)
-    if not call.launches or operator.select(call.request, call.chosen) is None:
-        return _FUNCTION
-    return call
+    served = call.launches and operator.select(call.request, call.chosen) is not None
+    return call if served else None
 
 
 def _results(

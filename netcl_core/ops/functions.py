@@ -28,9 +28,8 @@ from netcl_core.ops.in_place import (
     reshape_in_place,
     set_item,
 )
-from netcl_core.ops.operator_function import operator_function
 from netcl_core.ops.operators import Operator
-from netcl_core.ops.primitive_function import primitive_function
+from netcl_core.ops.public_function import operator_function, primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
 from netcl_core.plugins.kinds import OP_KINDS, SERVING_OPS
 from netcl_core.plugins.manager import namespace, not_ported, port, ported

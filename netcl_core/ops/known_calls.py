@@ -79,7 +79,7 @@ class KnownCalls:
 
     __slots__ = ("_calls", "_most", "_version")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = 512) -> None:
         self._most = most
         self._version = -1
         self._calls: dict[Any, tuple[Any, tuple[int, ...] | None]] = {}

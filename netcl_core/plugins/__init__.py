@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from netcl_core.plugins.loading import load_installed as load_installed
     from netcl_core.plugins.manager import absent as absent
     from netcl_core.plugins.manager import add_templates as add_templates
-    from netcl_core.plugins.manager import doctor_checks as doctor_checks
     from netcl_core.plugins.manager import list as list
     from netcl_core.plugins.manager import namespace as namespace
     from netcl_core.plugins.manual_registration import register as register
@@ -38,7 +37,7 @@ _MODULES: Final = {
     "plugins.commands": "plugin_commands",
     "plugins.finder": "unlocked",
     "plugins.loading": "load_installed",
-    "plugins.manager": "absent add_templates doctor_checks list namespace",
+    "plugins.manager": "absent add_templates list namespace",
     "plugins.manual_registration": "register unregister",
     "plugins.plugin": "Plugin",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +13,13 @@ from typing import Final, final
 
 from netcl_core import config
 from netcl_core.errors import PluginError, message
+from netcl_core.market import market_module
 from netcl_core.plugins import plugin_warnings
 from netcl_core.plugins.failures import UNREAD, plugin_error, said
 from netcl_core.plugins.lock_file import LOCK_FILE, lock_file, lock_is_strict
 from netcl_core.plugins.plugin import MANIFEST, PLUGINS, PRIMITIVES, Plugin
 from netcl_core.plugins.resolution import canonical
 from netcl_core.plugins.selection import give_prefixes, named_among, switches
-from netcl_core.runtime.market import market_module
 
 _UNVERIFIED: Final = (
     "NP511: {} is not verified. Install what does: pip install netcl-market. "
@@ -104,13 +104,6 @@ class Finder:
         spec = importlib.util.find_spec(package)
         places = spec.submodule_search_locations if spec is not None else None
         return [*(places or ())][:1]
-
-    def probe(self) -> None:
-        """Find out in child processes which plugins end the interpreter."""
-
-    def checks(self, plugins: Sequence[Plugin]) -> Iterable[tuple[str, bool, str]]:
-        """What the doctor reports of the lock: name, whether it is well, text."""
-        return ()
 
 
 @functools.cache

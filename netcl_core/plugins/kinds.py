@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, final
 
 _OP_FACE: Final = "netcl_core.autograd"
@@ -36,8 +36,6 @@ class RecordKind:
         shows: The property of its records that `netcl plugins why` shows beside the verdict.
         checks: Those checks of the static level that look at its records.
         paged: Whether each of its names has a page in a catalogue; those of ops have in any case.
-        scaffold: The KIND of `netcl plugins new` that starts one, and the folder of that
-            project's templates; "": there is none.
     """
 
     name: str
@@ -52,7 +50,6 @@ class RecordKind:
     shows: str = ""
     checks: tuple[str, ...] = ("registration",)
     paged: bool = False
-    scaffold: str = ""
 
     @property
     def is_op(self) -> bool:
@@ -93,7 +90,6 @@ KINDS: Final = {
             _OP_FACE,
             _OP_KEYS,
             checks=("registration", "templates", "derivative"),
-            scaffold="primitive",
         ),
         RecordKind(
             "operator",
@@ -105,7 +101,6 @@ KINDS: Final = {
             _OP_FACE,
             _OP_KEYS,
             checks=("registration", "templates"),
-            scaffold="operator",
         ),
         RecordKind(
             "implementation",
@@ -118,7 +113,6 @@ KINDS: Final = {
             repeats=True,
             shows="label",
             paged=True,
-            scaffold="implementation",
         ),
         RecordKind(
             "pattern",
@@ -129,7 +123,6 @@ KINDS: Final = {
             keys=("dtypes", "priority", "templates", "tolerance"),
             shows="summary",
             paged=True,
-            scaffold="pattern",
         ),
         RecordKind(
             "amp_policy",
@@ -140,7 +133,6 @@ KINDS: Final = {
             keys=("priority", "storage"),
             shows="summary",
             paged=True,
-            scaffold="amp-policy",
         ),
         RecordKind(
             "namespace",
@@ -164,15 +156,6 @@ SHORT_ROAD: Final = "primitive"
 #: The namespace whose `DeclaredPlugin(rows, templates, prefix)` has the hooks of a plugin that is
 #: data: those of the rows of its manifest and its folder of templates.
 DECLARED: Final = "data_kernels"
-#: What `netcl plugins new` starts: its KIND -> the row.
-SCAFFOLDS: Final = {kind.scaffold: kind for kind in KINDS.values() if kind.scaffold} | {
-    "short": replace(
-        KINDS[SHORT_ROAD],
-        brings="one elementwise op by its entry point alone: no hooks, no manifest",
-        keys=("templates",),
-        scaffold="short",
-    )
-}
 
 
 def registrar(hook: str, transaction: Any, prefix: str) -> Any:

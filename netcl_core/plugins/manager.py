@@ -5,9 +5,8 @@ How they are found and judged is in `market`, how they are loaded in `loading`.
 
 from __future__ import annotations
 
-import functools
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,13 +15,11 @@ from netcl_core.errors import (
     MissingNamespaceError,
     message,
     missing_name,
-    plain,
     told_absent,
 )
 from netcl_core.plugins import loading
 from netcl_core.plugins.catalogue import how_to_get
-from netcl_core.plugins.finder import finder, unlocked
-from netcl_core.plugins.hooks import ask
+from netcl_core.plugins.finder import finder
 from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.rendering import add_prefix
@@ -158,34 +155,3 @@ def absent(place: str, name: str, known: Iterable[str]) -> Any:
     who = "netcl_core" + f".{place.removeprefix('utils.')}" * (place != "torch")
     why = not_ported(place, name)
     raise told_absent(who, name, why) if why else missing_name(who, name, known)
-
-
-def doctor_checks() -> Sequence[tuple[str, bool, str]]:
-    """What plugins report to `netcl doctor`, one line per plugin that does not work, the lock.
-
-    >>> [name for name, fine, text in nc.plugins.doctor_checks() if not fine]
-    []
-
-    Also where a strict lock file does not fit: that is a finding, and loads the plugins all
-    the same.
-    """
-    with unlocked(strangers=False):
-        return [*_failures(), *finder().checks(list()), *_reports()]
-
-
-def _failures() -> Iterable[tuple[str, bool, str]]:
-    for plugin in list():
-        if plugin.failed:
-            text = f"{plugin.code}: {plugin.reason.rstrip('.')}. {plugin.remedy}"
-            yield f"plugin {plugin.name} of {plugin.distribution}", False, text
-
-
-def _reports() -> Iterable[tuple[str, bool, str]]:
-    """What the hook `netcl_doctor` returns; that it returns nothing is a finding."""
-    for plugin, hook in loading.implementing("netcl_doctor"):
-        rows, problem = ask(plugin, functools.partial(_report, plugin.name, hook))
-        yield from rows if not problem else [(f"plugin {plugin.name}", False, problem)]
-
-
-def _report(plugin: str, hook: Callable[[], Any]) -> Sequence[tuple[str, bool, str]]:
-    return [(f"{plugin}: {name}", bool(ok), plain(str(text))) for name, ok, text in hook()]

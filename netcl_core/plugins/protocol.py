@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from netcl_core.plugins.failures import plugin_error as plugin_error
     from netcl_core.plugins.finder import Finder as Finder
     from netcl_core.plugins.finder import finder as finder
+    from netcl_core.plugins.hooks import ask as ask
     from netcl_core.plugins.kinds import KINDS as KINDS
     from netcl_core.plugins.kinds import OP_KINDS as OP_KINDS
     from netcl_core.plugins.kinds import REGISTERED as REGISTERED
-    from netcl_core.plugins.kinds import SCAFFOLDS as SCAFFOLDS
     from netcl_core.plugins.kinds import SHORT_ROAD as SHORT_ROAD
     from netcl_core.plugins.kinds import RecordKind as RecordKind
     from netcl_core.plugins.loading import implementing as implementing
@@ -79,7 +79,8 @@ _NAMES: Final = {
     "plugins.plugin_warnings": "tell",
     "plugins.failures": "INCOMPATIBLE PAGE QUARANTINED REMEDIES STATES UNREAD plugin_error",
     "plugins.finder": "Finder finder",
-    "plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",
+    "plugins.hooks": "ask",
+    "plugins.kinds": "KINDS OP_KINDS REGISTERED SHORT_ROAD RecordKind",
     "plugins.loading": "implementing known load_installed rehearse withdraw",
     "plugins.lock_file": (
         "LOCK_FILE content_of lock_file lock_is_strict nearest_lock_file required_locks "

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 Shape: TypeAlias = tuple[int, ...]
+#: Of each array that the host works on, its shape and its NumPy dtype.
+Forms: TypeAlias = Sequence[tuple[Shape, Any]]
 
 
 @final

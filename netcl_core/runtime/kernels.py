@@ -202,15 +202,8 @@ class Bound:
     """
 
     __slots__ = (
-        "_picking",
-        "_steps",
-        "device",
-        "layouts",
-        "outputs",
-        "scalars",
-        "scratch",
-        "zeros",
-    )
+        "_picking", "_steps", "device", "layouts", "outputs", "scalars", "scratch", "zeros",
+    )  # fmt: skip
 
     def __init__(
         self, device: Device, kernels: Kernels, inputs: Sequence[Spec], outputs: Sequence[Spec]

@@ -11,6 +11,7 @@ import numpy as np
 from netcl_core.dtypes import Dtype
 from netcl_core.errors import DeviceError, message
 from netcl_core.hardware.device import Device
+from netcl_core.runtime.geometry import Forms
 from netcl_core.runtime.opencl_stream import Launch, fill_pattern
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -48,11 +49,7 @@ class NumpyStream:
         buffer[...] = fill_pattern(value, dtype)
 
     def host_call(
-        self,
-        run: Callable[..., None],
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        forms: Sequence[tuple[tuple[int, ...], Any]],
+        self, run: Callable[..., None], inputs: Sequence[Any], outputs: Sequence[Any], forms: Forms
     ) -> None:
         places = zip((*inputs, *outputs), forms, strict=True)
         arrays = [buffer.reshape(form[0]) for buffer, form in places]

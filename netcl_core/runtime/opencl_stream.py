@@ -22,6 +22,7 @@ from netcl_core.hardware import forks
 from netcl_core.hardware.device import Device, opencl_module
 from netcl_core.hardware.programs import KernelObject, SharedKernel
 from netcl_core.runtime import signatures
+from netcl_core.runtime.geometry import Forms
 from netcl_core.runtime.memory import DeviceMemory, memory_of
 from netcl_core.runtime.uploads import Uploads
 from netcl_core.runtime.waiting import Waiting
@@ -341,11 +342,7 @@ class OpenCLStream:
             self._command(fill, nbytes, buffer, fill_pattern(value, dtype), 0, nbytes)
 
     def host_call(
-        self,
-        run: Callable[..., None],
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        forms: Sequence[tuple[tuple[int, ...], Any]],
+        self, run: Callable[..., None], inputs: Sequence[Any], outputs: Sequence[Any], forms: Forms
     ) -> None:
         """Map, run and unmap; returns when the work is done."""
         self.catch_up()

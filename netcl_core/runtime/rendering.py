@@ -26,7 +26,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from netcl_core import cache, config
 from netcl_core.cache import Memo
 from netcl_core.errors import NetclError, TemplateError, coded, message
-from netcl_core.runtime.market import market_module
+from netcl_core.market import market_module
 from netcl_core.version import VERSION
 
 # -- where templates lie; those of plugins are looked for when one is needed ---------------

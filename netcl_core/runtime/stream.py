@@ -16,6 +16,7 @@ import numpy as np
 
 from netcl_core.dtypes import Dtype
 from netcl_core.hardware.device import Device
+from netcl_core.runtime.geometry import Forms
 from netcl_core.runtime.numpy_stream import NumpyStream
 from netcl_core.runtime.opencl_stream import Launch, OpenCLStream
 
@@ -51,11 +52,7 @@ class Stream(Protocol):
         """Set all elements to one value."""
 
     def host_call(
-        self,
-        run: Callable[..., None],
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        forms: Sequence[tuple[tuple[int, ...], Any]],
+        self, run: Callable[..., None], inputs: Sequence[Any], outputs: Sequence[Any], forms: Forms
     ) -> None:
         """`run(inputs, *outputs)` on the buffers as NumPy arrays of these shapes and dtypes."""
 
@@ -92,11 +89,7 @@ class StreamWrapper:
         self.inner.fill(buffer, size, dtype, value)
 
     def host_call(
-        self,
-        run: Callable[..., None],
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        forms: Sequence[tuple[tuple[int, ...], Any]],
+        self, run: Callable[..., None], inputs: Sequence[Any], outputs: Sequence[Any], forms: Forms
     ) -> None:
         self.inner.host_call(run, inputs, outputs, forms)
 

@@ -6,20 +6,21 @@ Gradients that are to be differentiated again are computed by another such call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
 from netcl_core import plugins
 from netcl_core.codegen.generation import Needs
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan, offsets_of, views_of
-from netcl_core.codegen.region import Region, Signature, gradient_at_result
+from netcl_core.codegen.primitives import AutogradPrimitive, split_attrs
+from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature, gradient_at_result
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import own_stream, replaced, stream_of
 from netcl_core.tape.apply import PlainCall, apply, result_nodes
-from netcl_core.tape.computations import run_plan, sum_to
+from netcl_core.tape.computations import cast_step, run_plan, sum_to
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread, unchanged, whole
 from netcl_core.tape.unread import Unread
@@ -255,3 +256,31 @@ def recorded_sum_to(gradient: Any, shape: Shape) -> Any:
         op_name="sum_to",
         saves=(),
     )
+
+
+def record_region(
+    record: AutogradPrimitive,
+    tensors: Sequence[bool],
+    attrs: Mapping[str, Any],
+    casts: Sequence[str | None] = (),
+) -> Region:
+    """A primitive alone as a region: operands, then the numbers among its attributes, in order.
+
+    `tensors` says which operands are no Python numbers, `casts` to what those are converted first.
+    """
+    refs: list[Ref] = []
+    counts = {"in": 0, "scalar": 0}
+    for is_tensor in tensors:
+        kind = "in" if is_tensor else "scalar"
+        refs.append((kind, counts[kind]))
+        counts[kind] += 1
+    steps: list[PrimitiveStep] = []
+    for i, dtype in enumerate(casts):
+        if dtype is not None:
+            steps.append(cast_step(("in", i), dtype, rounds=False))
+            refs[refs.index(("in", i))] = ("step", len(steps) - 1)
+    numbers, choices = split_attrs(attrs)
+    slots = tuple((name, i) for i, name in enumerate(numbers, start=counts["scalar"]))
+    steps.append(PrimitiveStep(record, tuple(refs), choices, slots))
+    result = ("step", len(steps) - 1)
+    return Region(counts["in"], counts["scalar"] + len(slots), tuple(steps), (result,))

@@ -26,10 +26,7 @@ from netcl_core.tensors.tensor import Tensor
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 #: Which of our modules ask for a shape only to infer that of a result.
-_INFERENCE: Final = frozenset(
-    f"netcl_core.ops.{name}"
-    for name in ("composition", "operator_call", "operator_function", "primitive_function")
-)
+_INFERENCE: Final = frozenset({"netcl_core.ops.composition", "netcl_core.ops.public_function"})
 #: What Tensor answers from a shape without its sizes, or with the shape itself.
 _SIZELESS: Final = frozenset({Tensor.ndim.fget.__code__, Tensor.detach.__code__})  # type: ignore[attr-defined]
 #: What hands a shape on to whoever asked.

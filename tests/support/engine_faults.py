@@ -129,12 +129,12 @@ output-as-input capture netcl_plugin_capture/graph_inputs.py
 input-put-back capture netcl_plugin_capture/graph_inputs.py
 - return self.current is not before
 + return self.current is not self.buffer
-key-without-choice keys jit/jit.py
-- return key, mode, thread.chosen, amp, version
-+ return key, mode, amp, version
-key-without-device keys jit/jit.py
-- return key, mode, thread.chosen, amp, version, default_device()
-+ return key, mode, thread.chosen, amp, version
+key-without-choice keys ops/public_function.py
+- return (thread.chosen,) if tensors else (thread.chosen, default_device())
++ return () if tensors else (default_device(),)
+key-without-device keys ops/public_function.py
+- return (thread.chosen,) if tensors else (thread.chosen, default_device())
++ return (thread.chosen,)
 key-without-length keys jit/arguments.py
 - key += (kind, len(x))
 + key.append(kind)

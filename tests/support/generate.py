@@ -32,12 +32,13 @@ from netcl_plugin_kit.check.findings import KINDS as STATIC_FINDINGS
 from netcl_plugin_kit.check.findings import NOTES
 from netcl_plugin_kit.new.names import ProjectNames
 from netcl_plugin_kit.new.project import rendered
+from netcl_plugin_kit.new.scaffolds import SCAFFOLDS
 from netcl_plugin_kit.testing import vocabulary
 from netcl_plugin_kit.testing.findings import KINDS as RUN_FINDINGS
 
 import netcl_core as nc
 from netcl_core import config, errors, hookspecs
-from netcl_core.plugins.kinds import KINDS, SCAFFOLDS
+from netcl_core.plugins.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = "netcl_core/plugins/catalogue.json"

@@ -58,12 +58,12 @@ def test_a_pass_goes_on_in_another_loader(kind: str) -> None:
     list(loader)
     passing = iter(loader)
     list(islice(passing, 2))
-    state, drawn = loader.state_dict(), nc.get_rng_state()
+    state, drawn = loader.state_dict(), nc.default_generator.get_state()
     rest = numbers(passing)
     more = numbers(loader)
     nc.manual_seed(0)
     other = KINDS[kind]()
-    nc.set_rng_state(drawn)
+    nc.default_generator.set_state(drawn)
     other.load_state_dict(state)
     assert numbers(other) == rest
     assert numbers(other) == more

@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 from netcl_plugin_kit.new import project
 from netcl_plugin_kit.new.names import ProjectNames, chosen
+from netcl_plugin_kit.new.scaffolds import SCAFFOLDS
 
 import netcl_core as nc
 from netcl_core.cli.main import netcl
-from netcl_core.plugins.kinds import KINDS, SCAFFOLDS
+from netcl_core.plugins.kinds import KINDS
 
 PRIMITIVE = KINDS["primitive"]
 KIND = pytest.mark.parametrize("kind", SCAFFOLDS)

@@ -42,6 +42,8 @@ _PREFIXES: Final = (
 _HIDDEN: Final = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/media", "/mnt", "/srv")
 #: Bytes that may be written there: they are memory.
 _SCRATCH: Final = 1 << 30
+#: How many of the last lines that a process said are quoted.
+_QUOTED: Final = 3
 #: What drivers have outside the system's folders, where it is there.
 _DRIVERS: Final = ("/run/opengl-driver", "/run/current-system", "/etc/resolv.conf")
 _DEVICES: Final = ("dri", "kfd", "nvidia*", "mali*")
@@ -118,6 +120,22 @@ def code_of(child: subprocess.Popen[Any]) -> int:
     code: int = child.returncode
     of_signal = held() == BUBBLEWRAP and 128 < code < 128 + signal.NSIG
     return 128 - code if of_signal else code
+
+
+def ended(returncode: int) -> str:
+    """How a process ended: its exit code, or the signal by name."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return signal.Signals(-returncode).name
+    except ValueError:
+        return f"signal {-returncode}"
+
+
+def last_words(errors: Path) -> str:
+    """The last lines of what a process wrote into a file, in one line."""
+    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return " / ".join(lines[-_QUOTED:]) or "it said nothing"
 
 
 def held() -> str:

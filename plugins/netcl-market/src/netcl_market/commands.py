@@ -75,5 +75,19 @@ def search(ctx: click.Context, word: str, catalogue: Path | None, as_json: bool)
     ctx.exit(_run("show_search", word, catalogue, as_json))
 
 
-#: Below `netcl plugins`.
-COMMANDS: Final[tuple[click.Command, ...]] = (list_, info, search)
+@click.command()
+@_json
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool) -> None:
+    """Report runtimes, devices, cache and settings, and problems.
+
+    Exit code 1: problems were found. 3: no OpenCL device is usable.
+    """
+    ctx.exit(importlib.import_module("netcl_market.doctor").show_doctor(as_json))
+
+
+#: Each with its group; empty: a command of `netcl` itself.
+COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = (
+    ("", doctor),
+    *(("plugins", command) for command in (list_, info, search)),
+)

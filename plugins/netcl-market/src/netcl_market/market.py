@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import final
 
-from netcl_core import config
-from netcl_core.errors import RecordError
-from netcl_core.plugins.protocol import UNREAD, Finder, Plugin, lock_is_strict
-from netcl_market import locking, probe, sealed
-from netcl_market.lock_verification import withdrawn
+from netcl_core.plugins.protocol import UNREAD, Finder, Plugin
+from netcl_market import locking, sealed
 from netcl_market.manifests import locate
 from netcl_market.required_lock import require
 from netcl_market.states import States
@@ -87,30 +84,3 @@ class Market(Finder):
     def folders(self, plugin: Plugin, package: str) -> list[str]:
         """Where a package of an installed plugin lies: where its RECORD puts it."""
         return plugin.source.folders(package) or super().folders(plugin, package)
-
-    def probe(self) -> None:
-        """Remember which plugins end the interpreter, as child processes find them."""
-        probe.probe()
-
-    def _withdrawn(self, plugins: Sequence[Plugin]) -> Iterable[tuple[str, bool, str]]:
-        if not config.get("advisories"):
-            return
-        try:
-            advisories = withdrawn({plugin.distribution: plugin.version for plugin in plugins})
-        except RecordError as error:
-            yield "advisories", False, str(error)
-            return
-        text = "\n".join(map(str, advisories)) or "none of what is installed"
-        yield "advisories", not advisories, text
-
-    def checks(self, plugins: Sequence[Plugin]) -> Iterable[tuple[str, bool, str]]:
-        """Whether what is installed fits the lock file, and no market has withdrawn any of it."""
-        yield from self._withdrawn(plugins)
-        installed = [plugin.source for plugin in plugins if plugin.source is not None]
-        fit = locking.verdict(installed) if config.get("plugins-autoload") else None
-        if fit is None:
-            return
-        chosen = fit.lock if lock_is_strict() else None
-        missing = [] if chosen is None else locking.lacking(chosen, plugins)
-        text = "\n".join([*fit.differences, *missing]) or f"{fit.path} fits"
-        yield "lock file", fit.fits and not missing, text

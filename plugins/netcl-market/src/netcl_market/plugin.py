@@ -8,7 +8,7 @@ from netcl_core import hookimpl
 
 
 class MarketPlugin:
-    """Adds the commands `netcl plugins list`, `info` and `search`."""
+    """Adds the commands `netcl doctor`, `netcl plugins list`, `info` and `search`."""
 
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> str:
@@ -18,8 +18,8 @@ class MarketPlugin:
     def netcl_cli_commands(self, add_command: Callable[..., None]) -> None:
         from netcl_market import commands  # not needed by programs that only train
 
-        for command in commands.COMMANDS:
-            add_command(command, group="plugins")
+        for group, command in commands.COMMANDS:
+            add_command(command, group=group)
 
 
 plugin = MarketPlugin()

@@ -9,7 +9,6 @@ left out, and the rest is tried by the next child.
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from netcl_market.survey import survey
 
 SECONDS: Final = 60.0
 _DONE: Final = "done"
-_QUOTED: Final = 3
 _CHILD: Final = """
 import json, sys
 given = json.loads(sys.argv[1])
@@ -103,24 +101,8 @@ def _child(skip: list[str], seconds: float) -> tuple[str, str, str]:
                 stdout=subprocess.DEVNULL,  # no pipe, which a grandchild could keep open
                 stderr=subprocess.DEVNULL,
             )
-            reason = f"it ended the interpreter ({ended(done.returncode)})"
+            reason = f"it ended the interpreter ({child_processes.ended(done.returncode)})"
         except subprocess.TimeoutExpired:
             code, reason = "NP209", f"it did not finish loading within {seconds:g} s"
         lines = notes.read_text(encoding="utf-8").splitlines()
     return (lines[-1] if lines else ""), code, reason
-
-
-def ended(returncode: int) -> str:
-    """How a process ended: its exit code, or the signal by name."""
-    if returncode >= 0:
-        return f"exit code {returncode}"
-    try:
-        return signal.Signals(-returncode).name
-    except ValueError:
-        return f"signal {-returncode}"
-
-
-def last_words(errors: Path) -> str:
-    """The last lines of what a process wrote into a file, in one line."""
-    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return " / ".join(lines[-_QUOTED:]) or "it said nothing"

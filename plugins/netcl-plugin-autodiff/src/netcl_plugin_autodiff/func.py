@@ -315,17 +315,17 @@ def vmap(
         if len(sizes) != 1 or 0 in sizes:
             given = f"batches of sizes {sorted(sizes)}" if sizes else "no argument with a batch"
             raise ShapeError(message("vmap", given, "arguments with as many slices, at least one"))
-        state: Any = nc.get_rng_state()
+        state: Any = nc.default_generator.get_state()
         results = []
         for i in range(*sizes):
             if randomness == "same":
-                nc.set_rng_state(state)
+                nc.default_generator.set_state(state)
             slices = (
                 x if column is None else column[i] for x, column in zip(flat, mapped, strict=True)
             )
             own, named = functional.like((args, kwargs), slices)
             results.append(func(*own, **named))
-        if randomness == "error" and (nc.get_rng_state() != state).any():
+        if randomness == "error" and (nc.default_generator.get_state() != state).any():
             remedy = "Say randomness='different' or 'same'"
             raise ArgumentError(message("vmap", "a function that draws numbers", "none", remedy))
         return _stacked(results, out_dims)

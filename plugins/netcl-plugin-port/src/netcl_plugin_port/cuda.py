@@ -139,18 +139,18 @@ def manual_seed(seed: int) -> None:
 
 
 manual_seed_all = manual_seed
-seed = seed_all = nc.seed
-initial_seed = nc.initial_seed
+seed = seed_all = nc.default_generator.seed
+initial_seed = nc.default_generator.initial_seed
 
 
 def get_rng_state(device: Any = "cuda") -> Any:
     """`nc.get_rng_state`: one state is for all devices."""
-    return nc.get_rng_state()
+    return nc.default_generator.get_state()
 
 
 def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
     """`nc.set_rng_state`."""
-    nc.set_rng_state(new_state)
+    nc.default_generator.set_state(new_state)
 
 
 def _stats(device: Any) -> dict[str, int]:

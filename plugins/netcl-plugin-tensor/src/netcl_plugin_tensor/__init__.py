@@ -107,6 +107,7 @@ class TensorPlugin:
     @hookimpl
     def netcl_register_namespaces(self, registry: Any) -> None:
         registry.add("creation", "netcl_plugin_tensor.creation")
+        registry.add("random", "netcl_plugin_tensor.random_namespace")
         registry.add("reductions", "netcl_plugin_tensor.reducing")
 
     @hookimpl

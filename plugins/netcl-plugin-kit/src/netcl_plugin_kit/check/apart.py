@@ -19,8 +19,8 @@ from tempfile import mkdtemp
 from typing import IO, Any, Final, final
 
 from netcl_market import child_processes
+from netcl_market.child_processes import ended, last_words
 from netcl_market.patience import Patience
-from netcl_market.probe import ended, last_words
 
 from netcl_core import config, errors
 from netcl_core.errors import NetclError

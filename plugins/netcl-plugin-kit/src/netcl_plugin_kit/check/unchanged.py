@@ -9,11 +9,12 @@ from typing import Final
 
 from netcl_core.autograd import Operator
 from netcl_core.config import MARKET_PREFIX
-from netcl_core.plugins.protocol import MANIFEST, SCAFFOLDS, canonical, registry
+from netcl_core.plugins.protocol import MANIFEST, canonical, registry
 from netcl_plugin_kit.check.findings import NOTES
 from netcl_plugin_kit.check.subject import Subject, module_of
 from netcl_plugin_kit.new.names import EXAMPLE_OPERATOR, ProjectNames
 from netcl_plugin_kit.new.project import EXAMPLE, author_of, first_files, rendered, summary
+from netcl_plugin_kit.new.scaffolds import SCAFFOLDS
 
 _CODE: Final = "NC205"
 

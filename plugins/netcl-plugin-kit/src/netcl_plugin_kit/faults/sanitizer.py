@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_market import child_processes
+from netcl_market.child_processes import ended, last_words
 from netcl_market.patience import Patience
-from netcl_market.probe import ended, last_words
 
 from netcl_core import config
 from netcl_core.inspect.data import Scratch
-from netcl_core.inspect.streams import discover
+from netcl_core.inspect.runtimes import discover
 from netcl_plugin_kit.faults.kernel_faults import KernelFault
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.findings import KINDS as FINDINGS

@@ -7,7 +7,7 @@ from typing import Any
 
 from netcl_core import Device, Spec, Tensor, get_device, renaming
 from netcl_core.autograd import Operator, as_operand
-from netcl_core.inspect.choices import MISTAKES, composed_call, names_an_op, raise_named
+from netcl_core.inspect.choices import MISTAKES, implemented, names_an_op, raise_named
 from netcl_core.inspect.data import check_dtype
 from netcl_core.inspect.recorded import OperatorCall
 
@@ -21,7 +21,7 @@ def call_for(
     attrs = renaming(operator.name, operator.signature.parameters)(dict(attrs))
     if operator.function is not None:
         try:
-            return composed_call(operator, device, tensors, attrs)
+            return _implemented(operator, device, tensors, attrs)
         except MISTAKES as error:
             raise_named(error, operator.name, operator.function, tensors, attrs)
     function = operator.bind
@@ -38,3 +38,18 @@ def call_for(
         if names_an_op(error):
             raise
         raise_named(error, operator.name, function, tensors, attrs)
+
+
+def _implemented(
+    operator: Operator, device: Device, tensors: Sequence[Tensor], attrs: Mapping[str, Any]
+) -> OperatorCall | None:
+    """The call of an implementation; `tensors` are the first operands of an op made of others."""
+    if operator.bind is None:
+        return None
+    if operator.operands and len(tensors) <= len(operator.operands):
+        named = dict(zip(operator.operands, tensors, strict=False))
+        operands, bound = operator.bind(**named, **attrs)
+    else:
+        operands, bound = operator.bind(*tensors, **attrs)
+    specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
+    return implemented(operator, device, specs, bound)

@@ -9,7 +9,8 @@ from textwrap import fill
 import click
 
 from netcl_core.cli import print_json, print_text
-from netcl_core.plugins.protocol import SCAFFOLDS, RecordKind
+from netcl_core.plugins.protocol import RecordKind
+from netcl_plugin_kit.new.scaffolds import SCAFFOLDS, scaffold_of
 
 
 def _kind(ctx: click.Context, param: click.Parameter, name: str) -> RecordKind:
@@ -69,8 +70,8 @@ def new(
     folder has to be empty. Exit code 2: a name cannot be used. 3: the folder cannot be written.
     """
     if data_only and not kind.defined:
-        able = " or ".join(name for name, scaffold in SCAFFOLDS.items() if scaffold.defined)
-        raise click.BadParameter(f"--data-only needs --kind {able}; a {kind.scaffold} is code")
+        able = " or ".join(name for name, row in SCAFFOLDS.items() if row.defined)
+        raise click.BadParameter(f"--data-only needs --kind {able}; a {scaffold_of(kind)} is code")
     naming = importlib.import_module("netcl_plugin_kit.new.names")
     names = naming.chosen(name, kind, op)
     project = importlib.import_module("netcl_plugin_kit.new.project")
@@ -87,7 +88,7 @@ def new(
         data |= {"operator": names.operator} if kind.name == "implementation" else {}
         data |= {
             "package": names.package,
-            "kind": kind.scaffold,
+            "kind": scaffold_of(kind),
             "data_only": data_only,
             "folder": str(folder),
         }

@@ -25,6 +25,7 @@ from netcl_core.plugins.protocol import (
     registry,
     reserved,
 )
+from netcl_plugin_kit.new.scaffolds import scaffold_of
 
 #: Longer ones would not fit into the lines of the generated files.
 _LONGEST: Final = 24
@@ -96,7 +97,7 @@ def _check_op(op: str, kind: RecordKind) -> None:
         raise _refused(given, "a new name for the op", "Choose another with --op")
     for provider, name in _existing(kind.rivals):
         if name == op:
-            noun = "op" if kind.is_op else kind.scaffold
+            noun = "op" if kind.is_op else scaffold_of(kind)
             given = f"the {noun} {op!r} exists: {provider} brings it"
             raise _refused(given, f"a new name for the {noun}", "Choose another with --op")
 

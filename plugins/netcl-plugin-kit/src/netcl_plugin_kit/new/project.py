@@ -24,6 +24,7 @@ from netcl_core.errors import NetclError, message
 from netcl_core.plugins.protocol import RecordKind, registry
 from netcl_plugin_kit.kernels.usual import usual_call
 from netcl_plugin_kit.new.names import EXAMPLE_OPERATOR, ProjectNames
+from netcl_plugin_kit.new.scaffolds import scaffold_of
 from netcl_plugin_kit.testing.collection import table_of
 
 _SUFFIX: Final = ".j2"
@@ -108,7 +109,7 @@ def first_files(kind: RecordKind, names: ProjectNames, data_only: bool = False) 
 def _environment(kind: RecordKind) -> tuple[jinja2.Environment, list[Path]]:
     """Where a kind's templates are found, and the folders in which they lie."""
     root = templates() / "plugin"
-    places = [root / "common", root / kind.scaffold]
+    places = [root / "common", root / scaffold_of(kind)]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([str(place) for place in reversed(places)]),
         undefined=jinja2.StrictUndefined,
@@ -137,7 +138,7 @@ def _context(kind: RecordKind, names: ProjectNames, author: str) -> dict[str, An
         **{field: getattr(names, field) for field in names.__slots__},
         "facts": None if names.operator == EXAMPLE_OPERATOR else facts_of(names.operator),
         "kind": kind.name,
-        "scaffold": kind.scaffold,
+        "scaffold": scaffold_of(kind),
         "source": f"{EXAMPLE}/{names.distribution}",
         "author": author,
         "year": date.today().year,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_market import child_processes
-from netcl_market.probe import ended
+from netcl_market.child_processes import ended
 
 #: What must not reach a cell from the caller's environment.
 _FOREIGN: Final = ("PYTHON", "NETCL_", "OCL_ICD_", "OPENCL_VENDOR_PATH", "VIRTUAL_ENV", "POCL_",

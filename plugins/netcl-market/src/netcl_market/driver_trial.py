@@ -10,20 +10,18 @@ import contextlib
 import hashlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from netcl_core import config
-from netcl_core.files import keep_whole
-from netcl_core.hardware.runtimes import Runtime, locate
+from netcl_core.files import Scratch, keep_whole
+from netcl_core.inspect.runtimes import locate
+from netcl_market import child_processes
 
-_SECONDS: Final = 30.0
+SECONDS: Final = 30.0
 #: With what the reason begins of one that a child did not survive.
 ENDED: Final = "a trial process"
 _CHILD: Final = """
@@ -36,24 +34,19 @@ for platform in pyopencl.get_platforms():
 """
 
 
-def tried(listed: Sequence[Runtime]) -> list[Runtime]:
-    """The runtimes, those that end or hang a child process no longer accepted."""
-    libraries = {runtime.library: _stamp(runtime.library) for runtime in listed if runtime.accepted}
-    if not libraries:
-        return [*listed]
-    key = hashlib.sha256(repr(sorted(libraries.items())).encode()).hexdigest()[:16]
+def deadly(libraries: Sequence[str]) -> dict[str, str]:
+    """Library -> what became of a process that used it; those that are fine are not named."""
+    stamps = {library: _stamp(library) for library in libraries}
+    if not stamps:
+        return {}
+    key = hashlib.sha256(repr(sorted(stamps.items())).encode()).hexdigest()[:16]
     note = config.cache_root() / "icd" / f"tried-{key}.json"
-    wrong = _noted(note)
-    if wrong is None:
-        wrong = _wrong(list(libraries))
+    reasons = _noted(note)
+    if reasons is None:
+        reasons = _tried(list(stamps))
         with contextlib.suppress(OSError):
-            keep_whole(note, json.dumps(wrong).encode())
-    return [
-        replace(runtime, accepted=False, reason=wrong[runtime.library])
-        if runtime.accepted and runtime.library in wrong
-        else runtime
-        for runtime in listed
-    ]
+            keep_whole(note, json.dumps(reasons).encode())
+    return reasons
 
 
 def _stamp(library: str) -> Any:
@@ -77,8 +70,8 @@ def _noted(note: Path) -> dict[str, str] | None:
     return note_of if texts else None
 
 
-def _wrong(libraries: Sequence[str]) -> dict[str, str]:
-    """Library -> what became of a process that used it; those that are fine are not named."""
+def _tried(libraries: Sequence[str]) -> dict[str, str]:
+    """The same by processes of now."""
     if not _end(libraries):
         return {}
     ends = {library: _end([library]) for library in libraries}
@@ -87,25 +80,20 @@ def _wrong(libraries: Sequence[str]) -> dict[str, str]:
 
 def _end(libraries: Sequence[str]) -> str:
     """How a process ends that uses some libraries; empty if as it should, whatever OpenCL says."""
-    with tempfile.TemporaryDirectory(prefix="netcl-trial-") as folder:
+    with Scratch("trial") as folder:
         for index, library in enumerate(libraries):
             Path(folder, f"{index:02}.icd").write_text(f"{library}\n", encoding="utf-8")
-        child = subprocess.Popen(
-            [sys.executable, "-I", "-c", _CHILD, json.dumps(sys.path)],
-            env={**config.environment(), "OCL_ICD_VENDORS": folder, "PYOPENCL_NO_CACHE": "true"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
         try:
-            code = child.wait(_SECONDS)
+            done = child_processes.run(
+                [sys.executable, "-I", "-c", _CHILD, json.dumps(sys.path)],
+                SECONDS,
+                shut_in=False,
+                variables={**os.environ, "OCL_ICD_VENDORS": folder, "PYOPENCL_NO_CACHE": "true"},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         except subprocess.TimeoutExpired:
-            return f"{ENDED} that used it did not end within {_SECONDS:g} s"
-        finally:
-            with contextlib.suppress(OSError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-    if code < 0:
-        return f"{ENDED} that used it was ended by {signal.Signals(-code).name}"
-    return "" if code in (0, 1) else f"{ENDED} that used it ended with exit code {code}"
+            return f"{ENDED} that used it did not end within {SECONDS:g} s"
+    if done.returncode in (0, 1):
+        return ""
+    return f"{ENDED} that used it ended: {child_processes.ended(done.returncode)}"
