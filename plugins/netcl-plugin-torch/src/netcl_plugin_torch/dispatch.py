@@ -21,9 +21,9 @@ from torch.utils._pytree import tree_map
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import DeviceError, NetclError
-from netcl_plugin_torch.calls import KeyedCalls, found, recorded
 from netcl_plugin_torch.collectives import through_host
 from netcl_plugin_torch.device import FALLBACKS
+from netcl_plugin_torch.prepared import Prepared, is_preparable
 from netcl_plugin_torch.tensor import (
     DEVICE,
     NAMES,
@@ -45,12 +45,6 @@ _GRAD_OFF: Final = ag.no_grad()
 _DIRECT: Final[set[Any]] = set()
 _ACTIVE: Final = threading.local()
 _HOST: Final = torch.device("cpu")
-#: Rows whose results depend on more of a tensor than its shape.
-_BY_DATA: Final = (
-    "nonzero", "masked_select", "_unique2", "index_fill.int_Tensor",
-)  # fmt: skip
-
-
 class Unfit(Exception):  # noqa: N818 - no error of the user's: the host computes instead
     """The table's function does not do this."""
 
@@ -65,13 +59,20 @@ def row(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return enter
 
 
-def direct(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a function that gets and gives PyTorch's tensors."""
+def direct(
+    *names: str, depends: Callable[..., Any] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function that gets and gives PyTorch's tensors.
+
+    `depends` gives of the arguments what it depends on besides.
+    """
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
-            OPS[overload(name)] = function
-            _DIRECT.add(overload(name))
+            func = overload(name)
+            _DIRECT.add(func)
+            can = func is not None and is_preparable(func)
+            OPS[func] = Prepared(function, depends) if can else function
         return function
 
     return enter
@@ -140,47 +141,8 @@ def _wrapped(results: Any, given: Sequence[Any], dtypes: Any) -> Any:
 def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """What computes an op by a function of netcl Tensors; the host where that does not do it."""
     expected: dict[Any, Any] = {}
-    calls = KeyedCalls()
-    by_data = name_of_op(func) in _BY_DATA
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if by_data:
-            return in_general(args, kwargs)
-        parts: list[Any] = [*kwargs]
-        raws: list[Any] = []
-        for x in (*args, *kwargs.values()) if kwargs else args:  # every op passes here
-            kind = type(x)
-            if kind is NetclTensor:
-                raw = x.raw
-                raws.append(raw)
-                parts += (raw.shape, raw.dtype, raw.geometry)
-            elif kind is float:
-                parts += (kind, x or str(x))  # 0.0 is not -0.0
-            elif kind is list and not any(isinstance(item, torch.Tensor) for item in x):
-                parts.append(tuple(x))
-            elif kind is list or isinstance(x, torch.Tensor):
-                return in_general(args, kwargs)
-            else:
-                parts += (kind, x)
-        key = tuple(parts)
-        try:
-            known = calls.get(key)
-        except TypeError:  # of what has no hash
-            return in_general(args, kwargs)
-        if known and known.serves(raws):
-            try:
-                results = known.run(raws)
-            except NetclError as error:
-                return _by_host_instead(func, args, kwargs, error)
-            if type(results) is list:
-                return tuple([wrap(result) for result in results])
-            return wrap(results)
-        results = in_general(args, kwargs)
-        if calls.notes(key):
-            calls[key] = _call_of(function, args, kwargs, expected) or ()
-        return results
-
-    def in_general(args: Any, kwargs: Any) -> Any:
         given = [raw_of(x) for x in args]
         key = tuple([_kind(x) for x in (*args, *kwargs.values())])
         dtypes = expected.get(key, _kind)
@@ -194,30 +156,6 @@ def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
             return _by_host_instead(func, args, kwargs, error)
 
     return run
-
-
-def _call_of(function: Callable[..., Any], args: Any, kwargs: Any, expected: Any) -> Any:
-    """The one call that a row is for such arguments; None: it is none, or does more."""
-    values = [*args, *kwargs.values()]
-    places = [i for i, x in enumerate(values) if type(x) is NetclTensor]
-
-    def run(*tensors: Any) -> Any:
-        given = list(values)
-        for i, x in zip(places, tensors, strict=True):
-            given[i] = x
-        count = len(args)
-        return function(*given[:count], **dict(zip(kwargs, given[count:], strict=True)))
-
-    try:
-        known = found(*recorded(run, [values[i].raw for i in places]))
-    except (NetclError, Unfit):
-        return None
-    dtypes = expected.get(tuple([_kind(x) for x in values]))
-    if known is None or dtypes is None:
-        return None
-    wanted = dtypes if isinstance(dtypes, list) else [dtypes]
-    given = [spec.dtype for spec in known.call.results]
-    return known if given[: len(wanted)] == wanted and known.several == (len(wanted) > 1) else None
 
 
 def _kind(x: Any) -> Any:
@@ -259,6 +197,11 @@ def _result_dtypes(func: Any, args: Any, kwargs: Any) -> Any:
 
 def resolve(func: Any) -> Callable[..., Any]:
     """What computes an op."""
+    kernel = _found_out(func)
+    return Prepared(kernel) if is_preparable(func) else kernel
+
+
+def _found_out(func: Any) -> Callable[..., Any]:
     if func.namespace == "c10d":
         return through_host(func)
     name = name_of_op(func)

@@ -19,7 +19,7 @@ from netcl_plugin_torch.guard import Guard, raising
 
 #: The modules with rows; the first has the kernels that PyTorch asks for tensors.
 TABLES: Final = (
-    "views", "placing", "elements", "reductions", "indexing", "layers", "windows", "recurrent",
+    "making", "views", "placing", "elements", "reductions", "indexing", "layers", "windows", "recurrent",
     "attention", "sampling", "foreach", "optimizers", "autocast",
 )  # fmt: skip
 _KERNELS: Final = (
