@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias, final
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core.inspect.captures import captures
 from netcl_core.inspect.data import Memo
 from netcl_core.inspect.streams import stream_of
 from netcl_plugin_torch.tensor import NetclTensor
@@ -25,6 +26,15 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 #: Which rows each launch is for.
 _Launches: TypeAlias = Sequence[tuple[slice, nc.Bound]]
 _kept: Final[Memo[Any, _Launches]] = Memo(256)
+
+
+def _note(changed: Sequence[Any]) -> None:
+    """Note that tensors were changed in place; at once, if no capture has to know which."""
+    alone = 1 if changed and not captures else len(changed)
+    for x in changed[:alone]:
+        x.mark_changed()
+    for x in changed[alone:]:
+        x.storage.version += 1
 
 
 @final
@@ -44,6 +54,7 @@ class Rows:
         self._columns = {name: [x.raw for x in column] for name, column in columns.items()}
         first, *others = self._columns.values()
         self._shapes = [x.shape for x in first]
+        self._new: set[str] = set()
         self._device, self._dtype = first[0].device, nc.DTYPES[first[0].dtype]
         if any([x.shape for x in column] != self._shapes for column in others):
             raise TypeError("tensors of several sizes in a row")
@@ -60,6 +71,7 @@ class Rows:
     def new(self, name: str) -> list[Any]:
         """A further column, of uninitialised netcl tensors."""
         allocate, device, dtype = stream_of(self._device).allocate, self._device, self._dtype
+        self._new.add(name)
         column = self._columns[name] = [
             nc.Tensor(allocate(math.prod(shape), dtype), shape, dtype.name, device)
             for shape in self._shapes
@@ -100,9 +112,8 @@ class Rows:
                 buffers = chain(*zip(*[column[rows] for column in columns], strict=True))
                 of_rows = chain(*zip(*[column[rows] for column in numbers], strict=True))
                 bound((), [*buffers, *shared], [*scalars.values(), *of_rows])
-        for x in outputs:
-            if x.geometry is None:  # else the copy has told it
-                x.mark_changed()
+        _note([x for name in written if name not in self._new for x in self._columns[name]
+               if x.geometry is None])  # fmt: skip  # else the copy has told it
 
     def _refuse_shared(self, outputs: Sequence[Any], read: Iterable[str]) -> None:
         """Raise TypeError where a row writes to what another one reads or writes."""

@@ -38,26 +38,29 @@ def _viewing(*names: str, several: bool = False) -> Callable[[Callable[..., Any]
 
         def run(x: Any, *args: Any, **kwargs: Any) -> Any:
             raw = x.raw
-            key = raw.shape, raw.geometry, raw.dtype, *args, *kwargs.items()
-            try:
-                made = places.get(key)
-            except TypeError:  # of a list
-                given = *args, *kwargs, *kwargs.values()
-                key = *key[:3], *[tuple(y) if type(y) is list else y for y in given]
-                made = places.get(key)
+            given = (*args, *kwargs, *kwargs.values()) if kwargs else args
+            numbers = [tuple(y) if type(y) is list else y for y in given]
+            key = raw.shape, raw.geometry, raw.dtype, *numbers
+            made = places.get(key)
             if made is None:
                 if len(places) >= _MOST:
                     places.clear()
                 found = place(raw.geometry or dense(raw.shape), *args, **kwargs)
                 found = found if several else [found]
                 made = places[key] = [_maker(raw.dtype, *one) for one in found]
+            if not several:
+                ((make, geometry, in_order),) = made
+                tensor = make()
+                tensor.raw = raw.viewed(geometry, in_order)
+                torch._functionalize_unsafe_set(tensor, x)
+                return tensor
             tensors = []
             for make, geometry, in_order in made:
                 tensor = make()
                 tensor.raw = raw.viewed(geometry, in_order)
                 torch._functionalize_unsafe_set(tensor, x)
                 tensors.append(tensor)
-            return tensors if several else tensors[0]
+            return tensors
 
         for name in names:
             OPS[overload(name)] = run
