@@ -6,11 +6,11 @@ import io
 from collections.abc import Callable
 from typing import Any, Final
 
+import netcl_torch  # noqa: F401 - makes the device known
 import torch
 from netcl_plugin_kit.testing import Scenario
 from torch import nn
 
-import netcl_torch  # noqa: F401 - makes the device known
 from netcl_core import Device
 
 _STEPS: Final = 5

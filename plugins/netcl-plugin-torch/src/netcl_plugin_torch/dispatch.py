@@ -45,6 +45,8 @@ _GRAD_OFF: Final = ag.no_grad()
 _DIRECT: Final[set[Any]] = set()
 _ACTIVE: Final = threading.local()
 _HOST: Final = torch.device("cpu")
+
+
 class Unfit(Exception):  # noqa: N818 - no error of the user's: the host computes instead
     """The table's function does not do this."""
 

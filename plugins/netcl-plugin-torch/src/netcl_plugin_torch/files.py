@@ -13,12 +13,14 @@ import torch
 from netcl_plugin_torch import device
 
 _MARK: Final = "_on_netcl"
+#: PyTorch's own way to put memory on such devices has 23.
+_BEFORE: Final = 15
 _rebuild: Final = torch._utils._rebuild_tensor
 
 
 def register() -> None:
     """Let PyTorch's reader of files come here."""
-    torch.serialization.register_package(15, lambda _: None, _restored)  # before its own for devices
+    torch.serialization.register_package(_BEFORE, lambda _: None, _restored)
     torch._utils._rebuild_tensor = _rebuilt
 
 

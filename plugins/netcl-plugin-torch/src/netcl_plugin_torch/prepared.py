@@ -8,6 +8,7 @@ down once, and then enqueued with the memory of other tensors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, final
 
 import torch
@@ -123,10 +124,8 @@ class Prepared:
                 results = self.kernel(*args, **kwargs)
         except ReplayError:
             return self.kernel(*args, **kwargs)
-        try:
+        with suppress(Unprepared):
             self._lines[key] = Line(taken, operands, memory, results)
-        except Unprepared:
-            pass
         return results
 
 

@@ -19,8 +19,8 @@ from netcl_plugin_torch.guard import Guard, raising
 
 #: The modules with rows; the first has the kernels that PyTorch asks for tensors.
 TABLES: Final = (
-    "making", "views", "placing", "elements", "reductions", "indexing", "layers", "windows", "recurrent",
-    "attention", "sampling", "foreach", "optimizers", "autocast",
+    "making", "views", "placing", "elements", "reductions", "indexing", "layers", "windows",
+    "recurrent", "attention", "sampling", "foreach", "optimizers", "autocast",
 )  # fmt: skip
 _KERNELS: Final = (
     "empty.memory_format", "empty_strided", "_copy_from", "_copy_from_and_resize",

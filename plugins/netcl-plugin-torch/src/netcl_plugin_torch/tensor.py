@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import netcl_core as nc
+import netcl_core.autograd as ag
 from netcl_core.inspect.streams import stream_of
 
 DEVICE: Final = torch.device("netcl", 0)

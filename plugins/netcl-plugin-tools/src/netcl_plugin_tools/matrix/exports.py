@@ -85,9 +85,7 @@ def details(shown: Board) -> tuple[list[str], list[list[str]]]:
     rows_of: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
     for section in shown.sections:
         for place in section.places:
-            row = rows_of.setdefault(
-                (f"{section.plugin} {section.version}", place.cell.line), {}
-            )
+            row = rows_of.setdefault((f"{section.plugin} {section.version}", place.cell.line), {})
             row[place.cell.runtime, place.cell.python] = SIGNS[place.state].sign
     return [f"{runtime} {python}" for runtime, python in columns], [
         [*who, *(row.get(column, SIGNS[NOT_RUN].sign) for column in columns)]
