@@ -56,8 +56,8 @@ class Line:
     """
 
     __slots__ = (
-        "_checks", "_chosen", "_device", "_kind", "_makers", "_records", "_rooms", "_steps",
-        "_stream", "_version",
+        "_checks", "_chosen", "_device", "_kind", "_makers", "_plain", "_records", "_rooms",
+        "_steps", "_stream", "_version",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,8 @@ class Line:
         several = results if self._kind is list or self._kind is tuple else [results]
         records: dict[int, Any] = {}
         self._makers = [_maker(x, slots, records) for x in several]
+        alone = self._kind is NetclTensor and "record" not in results.__dict__
+        self._plain = _plain(results, slots) if alone else None
         self._rooms = slots.rooms()
         self._records = slots.records
 
@@ -95,10 +97,19 @@ class Line:
         stream = stream_of(self._device) if replaced else self._stream
         for check, chosen, settings in self._checks:
             ag.check_data(check, [make(operands) for make in chosen], settings)
+        allocate, launch = stream.allocate, stream.launch
         for size in self._rooms:
-            memory.append(stream.allocate(size, _BYTE))
-        for step in self._steps:
-            step(stream, memory)
+            memory.append(allocate(size, _BYTE))
+        for kernel, pick, scalars in self._steps:
+            if kernel is None:
+                pick(stream, memory)
+            else:
+                launch(kernel, pick(memory), scalars)
+        if self._plain is not None:
+            make, number, shape, name = self._plain
+            result = make()
+            result.raw = nc.Tensor(memory[number], shape, name, self._device)
+            return result
         if self._records:
             memory.append([RecordAgain(recipe, [make(operands, memory) for make in tensors])
                            for recipe, tensors in self._records])  # fmt: skip
@@ -114,7 +125,7 @@ class _Slots:
 
     def __init__(self, taken: Recording, operands: Sequence[Any], memory: Sequence[Any]) -> None:
         self._taken, self._operands = taken, operands
-        self._first = len(memory)
+        self.first = len(memory)
         self.numbers: dict[int, int] = {}
         for i, buffer in enumerate(memory):
             if self.numbers.setdefault(identity(buffer), i) != i and buffer not in memory[:i]:
@@ -132,7 +143,7 @@ class _Slots:
             return known
         if not self._taken.made(buffer):
             raise Unprepared
-        number = self.numbers[identity(buffer)] = self._first + len(self._given)
+        number = self.numbers[identity(buffer)] = self.first + len(self._given)
         self._given[identity(buffer)] = buffer
         return number
 
@@ -144,7 +155,7 @@ class _Slots:
                 places.append(self._zeros)
                 continue
             number = self.number(buffer)
-            if number < self._first and not command.replaceable(position):
+            if number < self.first and not command.replaceable(position):
                 raise Unprepared  # it changes an operand
             places.append(number)
         return places
@@ -166,7 +177,7 @@ class _Slots:
             return lambda _: None
         raw = raw.value
         number = self.numbers.get(identity(raw.memory))
-        if number is None or number >= self._first or self._operands[number].dtype != raw.dtype:
+        if number is None or number >= self.first or self._operands[number].dtype != raw.dtype:
             raise Unprepared
         geometry = raw.geometry or dense(raw.shape)
         return lambda operands: operands[number].viewed(geometry)
@@ -181,7 +192,7 @@ class _Slots:
             if x.memory is raw.memory and x.geometry == raw.geometry and x.shape == raw.shape:
                 return lambda operands, _: operands[i]
         number = self.number(raw.memory)
-        if number < self._first:
+        if number < self.first:
             raise Unprepared
         shape, dtype, device, geometry = raw.shape, raw.dtype, raw.device, raw.geometry
         if geometry is None:
@@ -190,28 +201,51 @@ class _Slots:
         return lambda _, memory: nc.Tensor(memory[number], whole, dtype, device).viewed(geometry)
 
 
-def _step(command: Command, slots: _Slots) -> Callable[[Any, Sequence[Any]], None]:
-    """A command for memory by its places."""
+def _step(command: Command, slots: _Slots) -> tuple[Any, Callable[..., Any], Any]:
+    """A launch, what picks its memory, and its scalars; or None, and what does something else."""
     places = slots.places(command)
     if type(command) is LaunchCommand:
         if isinstance(command.scalars, Asked):
             raise Unprepared
         launch, scalars = command.launch, command.scalars
         if len(places) > 1 and all(type(x) is int for x in places):
-            pick = itemgetter(*places)
-            return lambda stream, memory: stream.launch(launch, pick(memory), scalars)
+            return launch, itemgetter(*places), scalars
 
-        def run(stream: Any, memory: Sequence[Any]) -> None:
-            stream.launch(launch, [memory[x] if type(x) is int else x for x in places], scalars)
+        def pick(memory: Sequence[Any]) -> list[Any]:
+            return [memory[x] if type(x) is int else x for x in places]
 
-        return run
+        return launch, pick, scalars
     if type(command) is CopyCommand:
         (target, source), size, dtype = places, command.size, command.dtype
-        return lambda stream, memory: stream.copy(memory[target], memory[source], size, dtype)
+
+        def copy(stream: Any, memory: Sequence[Any]) -> None:
+            stream.copy(memory[target], memory[source], size, dtype)
+
+        return None, copy, ()
     if type(command) is FillCommand:
         (filled,), size, dtype, value = places, command.size, command.dtype, command.value
-        return lambda stream, memory: stream.fill(memory[filled], size, dtype, value)
+
+        def fill(stream: Any, memory: Sequence[Any]) -> None:
+            stream.fill(memory[filled], size, dtype, value)
+
+        return None, fill, ()
     raise Unprepared  # of the host
+
+
+def _plain(x: Any, slots: _Slots) -> Any:
+    """What makes PyTorch's side of a result in C order, the place of its memory, its shape and its
+    dtype; None: it has other strides.
+    """
+    raw = x.raw
+    number = slots.number(raw.memory)
+    if number < slots.first or raw is not raw.value:
+        raise Unprepared
+    if raw.geometry is not None:
+        return None
+    if not x.is_contiguous() or x.storage_offset():
+        raise Unprepared
+    make = partial(_make, NetclTensor, raw.shape, dtype=x.dtype, device=DEVICE)
+    return make, number, raw.shape, raw.dtype
 
 
 def _maker(
@@ -225,26 +259,21 @@ def _maker(
     record = x.__dict__.get("record")
     if record is not None:
         return _statistic(x, record, slots, records)
-    raw = x.raw
-    number = slots.number(raw.memory)
-    if number < slots._first or raw is not raw.value:
-        raise Unprepared
-    shape, name, device, geometry = raw.shape, raw.dtype, raw.device, raw.geometry
-    if geometry is None:
-        if not x.is_contiguous() or x.storage_offset():
-            raise Unprepared
-        make = partial(_make, NetclTensor, shape, dtype=x.dtype, device=DEVICE)
+    simple, device = _plain(x, slots), x.raw.device
+    if simple is not None:
+        of_shape, number, shape, name = simple
         tensor = nc.Tensor
 
         def plain(_: Sequence[Any], memory: Sequence[Any]) -> Any:
-            result = make()
+            result = of_shape()
             result.raw = tensor(memory[number], shape, name, device)
             return result
 
         return plain
-    make = partial(_make, NetclTensor, shape, strides=x.stride(), dtype=x.dtype, device=DEVICE,
+    sizes, strides = tuple(x.shape), x.stride()
+    make = partial(_make, NetclTensor, sizes, strides=strides, dtype=x.dtype, device=DEVICE,
                    storage_offset=x.storage_offset())  # fmt: skip
-    viewed = slots.tensor(raw)
+    viewed = slots.tensor(x.raw)
 
     def view(operands: Sequence[Any], memory: Sequence[Any]) -> Any:
         result = make()

@@ -96,15 +96,16 @@ class Rows:
         key = op, self._dtype.name, self._device, tuple(self._shapes), *names.values()
         launches = _kept.get(key) or _kept.put(key, [*self._launches(op, names)])
         used = dict.fromkeys((*names["read"], *names["written"]))
+        memory = {name: [x.memory for x in self._columns[name]] for name in used}
+        self._refuse_shared(written, memory)
         outputs = [x for name in written for x in self._columns[name]]
-        self._refuse_shared(outputs, [name for name in used if name not in written])
         views = [x for x in outputs if x.geometry is not None]
         with ag.written_back(views) as copies:
-            place = dict(zip(map(id, views), copies, strict=True))
-            columns = [self._columns[name] for name in used]
-            if views:
-                columns = [[place.get(id(x), x) for x in column] for column in columns]
-            columns = [[x.buffer for x in column] for column in columns]
+            columns = list(memory.values())
+            if any(x.geometry is not None for name in used for x in self._columns[name]):
+                place = dict(zip(map(id, views), copies, strict=True))
+                given = [[place.get(id(x), x) for x in self._columns[name]] for name in used]
+                columns = [[x.buffer for x in column] for column in given]
             columns += [[x.buffer for x in column] for column in counters.values()]
             shared = [x.buffer for x in pointers.values()]
             numbers = list(each.values())
@@ -115,8 +116,18 @@ class Rows:
         _note([x for name in written if name not in self._new for x in self._columns[name]
                if x.geometry is None])  # fmt: skip  # else the copy has told it
 
-    def _refuse_shared(self, outputs: Sequence[Any], read: Iterable[str]) -> None:
+    def _refuse_shared(self, written: Sequence[str], memory: Mapping[str, Sequence[Any]]) -> None:
         """Raise TypeError where a row writes to what another one reads or writes."""
+        every = [x for name in written for x in memory[name]]
+        read = [name for name in memory if name not in written]
+        targets = {*map(id, every)}
+        if len(targets) < len(every) or any(
+            not targets.isdisjoint(map(id, memory[name])) for name in read
+        ):
+            self._refuse_other_rows([x for name in written for x in self._columns[name]], read)
+
+    def _refuse_other_rows(self, outputs: Sequence[Any], read: Iterable[str]) -> None:
+        """The same, once some memory is known to be shared: a row may share it with itself."""
         written = [id(x.memory) for x in outputs if x.memory is not None]
         targets = {*written}
         shared = len(targets) < len(written)

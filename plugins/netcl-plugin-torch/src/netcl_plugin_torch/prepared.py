@@ -140,9 +140,9 @@ def _add(x: Any, parts: list[Any], operands: list[Any]) -> bool:
         if type(record) is not RecordAgain:
             return False
         form = record.form
-        parts += (form, x.place)
-        if not any(part is form for part in parts[:-2]):
+        if len(parts) < 2 or parts[-2] is not form:  # as of the statistic before this one
             operands += record.tensors()
+        parts += (form, x.place)
         return True
     parts += (kind, len(x))
     for item in x:
