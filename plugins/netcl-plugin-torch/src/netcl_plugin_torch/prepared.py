@@ -15,7 +15,7 @@ import torch
 from netcl_plugin_capture.recording import recording
 
 from netcl_core import config
-from netcl_core.errors import ReplayError
+from netcl_core.errors import NetclError, ReplayError
 from netcl_core.inspect.captures import captures
 from netcl_core.inspect.streams import own_stream, stream_of
 from netcl_plugin_torch.line import Line, Unprepared
@@ -97,7 +97,10 @@ class Prepared:
             return self.kernel(*args, **kwargs)
         if line.__class__ is Line:
             if line.serves(operands):
-                return line.run(operands, memory)
+                try:
+                    return line.run(operands, memory)
+                except NetclError:  # of which the op's code makes one of PyTorch's
+                    return self.kernel(*args, **kwargs)
             line = self._lines[key] = _MET
         if line is _NONE:
             return self.kernel(*args, **kwargs)
@@ -137,7 +140,7 @@ def _add(x: Any, parts: list[Any], operands: list[Any]) -> bool:
         return True
     if kind is NetclTensor:  # one with a record
         record = x.__dict__["record"]
-        if type(record) is not RecordAgain:
+        if type(record) is not RecordAgain or record.walked:
             return False
         form = record.form
         if len(parts) < 2 or parts[-2] is not form:  # as of the statistic before this one

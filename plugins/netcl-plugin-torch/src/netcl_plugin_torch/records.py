@@ -219,6 +219,11 @@ class RecordAgain(Record):
     def leaves(self) -> Sequence[Any]:
         return [None if i is None else self._tensors[i] for i in self.form.leaves]
 
+    @property
+    def walked(self) -> bool:
+        """Whether netcl's graph was asked, which may have given away what it kept."""
+        return self._record is not None
+
     def with_graph(self) -> NetclRecord:
         if self._record is None:
             self._record = self.form.make([x.detach() for x in self._tensors])
