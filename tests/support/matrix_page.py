@@ -19,7 +19,9 @@ from netcl_plugin_tools.matrix.records import load
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "matrix.md"
 _PART = re.compile(r"(<!-- from records -->\n).*?(<!-- end -->)", re.DOTALL)
-_ROW = re.compile(r"^\| (netcl-plugin-[\w-]+) (\S+) \| (\d[\w.-]*)(?:, [^|]+)? \| (.*) \|$", re.MULTILINE)
+_ROW = re.compile(
+    r"^\| (netcl-plugin-[\w-]+) (\S+) \| (\d[\w.-]*)(?:, [^|]+)? \| (.*) \|$", re.MULTILINE
+)
 _HEADER = re.compile(r"^\| plugin \| core \| (.*) \|$", re.MULTILINE)
 
 

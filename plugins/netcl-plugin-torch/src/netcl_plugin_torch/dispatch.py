@@ -7,7 +7,6 @@ others, in C++ and in Python; the host.
 
 from __future__ import annotations
 
-import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -20,17 +19,15 @@ from torch.utils._pytree import tree_map
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.errors import DeviceError, NetclError
+from netcl_core.errors import NetclError
 from netcl_plugin_torch.collectives import through_host
-from netcl_plugin_torch.device import FALLBACKS
+from netcl_plugin_torch.host import by_host, by_host_instead
 from netcl_plugin_torch.prepared import Prepared, is_preparable
 from netcl_plugin_torch.tensor import (
     DEVICE,
     NAMES,
     OPS,
     NetclTensor,
-    to_device,
-    to_host,
     wrap,
     write,
 )
@@ -44,7 +41,6 @@ _GRAD_OFF: Final = ag.no_grad()
 #: Ops with a function of PyTorch's tensors.
 _DIRECT: Final[set[Any]] = set()
 _ACTIVE: Final = threading.local()
-_HOST: Final = torch.device("cpu")
 
 
 class Unfit(Exception):  # noqa: N818 - no error of the user's: the host computes instead
@@ -155,7 +151,7 @@ def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
                 results = function(*given, **{name: raw_of(x) for name, x in kwargs.items()})
                 return _wrapped(results, given, dtypes)
         except (NetclError, Unfit) as error:
-            return _by_host_instead(func, args, kwargs, error)
+            return by_host_instead(func, args, kwargs, error)
 
     return run
 
@@ -341,81 +337,6 @@ def _into(plain: Any, names: Sequence[str], *args: Any, **kwargs: Any) -> Any:
             target.resize_(new.shape)
         _written(target, new.raw) if type(target) is NetclTensor else target.copy_(new)
     return targets[0] if len(targets) == 1 else tuple(targets)
-
-
-# -- the host ---------------------------------------------------------------------------------
-
-
-def by_host(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run an op that the table lacks on the host, and count that."""
-    return _by_host_instead(func, args, kwargs, None)
-
-
-def _by_host_instead(func: Any, args: Any, kwargs: Any, error: BaseException | None) -> Any:
-    if isinstance(error, DeviceError) and type(error) is DeviceError:
-        raise RuntimeError(str(error)) from error
-    schema = func._schema
-    if any(x.alias_info and not x.alias_info.is_write for x in schema.returns):
-        text = f"netcl: {func.name()} gives a view, which is not supported. Use a clone() of it"
-        raise NotImplementedError(f"{text}. {error or ''}".strip())
-    refuses = os.environ.get("NETCL_TORCH_FALLBACK") == "error"
-    if refuses and error is None:
-        raise NotImplementedError(_refusal(func))
-    results, written = _on_host(func, args, kwargs)
-    if refuses:
-        raise NotImplementedError(f"{_refusal(func)} {error}") from error
-    _count(func, error)
-    for x, copy in written:
-        if copy.shape != x.shape:
-            x.resize_(copy.shape)
-        write(x, to_device(copy.contiguous()).raw)
-    return results
-
-
-def _refusal(func: Any) -> str:
-    text = f"The operator '{func.name()}' is not computed on the netcl device"
-    remedy = "Unset it, or move the operands with x.cpu()."
-    return f"{text}, and NETCL_TORCH_FALLBACK=error refuses the host. {remedy}"
-
-
-def _count(func: Any, error: BaseException | None) -> None:
-    name = func.name()
-    FALLBACKS[name] += 1
-    if FALLBACKS[name] == 1:
-        why = f" ({error})" if error is not None and str(error) else ""
-        text = f"netcl: the host computes {name}{why}; torch.netcl.fallbacks() counts how often."
-        warnings.warn(text, UserWarning, stacklevel=2)
-
-
-def _on_host(func: Any, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
-    """The results, and `(tensor, what the host has written for it)` pairs."""
-    copies: dict[int, tuple[NetclTensor, torch.Tensor]] = {}
-    wanted = kwargs.get("device")
-
-    def down(x: Any) -> Any:
-        if isinstance(x, torch.device):
-            return _HOST if x.type == "netcl" else x
-        if type(x) is not NetclTensor:
-            return x
-        return copies.setdefault(id(x), (x, to_host(x)))[1]
-
-    def up(x: Any) -> Any:
-        if not isinstance(x, torch.Tensor):
-            return x
-        for target, copy in copies.values():
-            if copy is x:
-                return target
-        return x if wanted is not None and torch.device(wanted).type == "cpu" else to_device(x)
-
-    results = func(*tree_map(down, args), **tree_map(down, kwargs))
-    written = []
-    for i, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = args[i] if i < len(args) else kwargs.get(argument.name)
-            for x in given if isinstance(given, (list, tuple)) else [given]:
-                if type(x) is NetclTensor:
-                    written.append(copies[id(x)])
-    return tree_map(up, results), written
 
 
 def update_metadata(x: NetclTensor, size: Any, strides: Any, offset: int) -> None:
