@@ -66,7 +66,6 @@ NO_DEVICE = {
     "netcl-plugin-mpi",
     "netcl-plugin-patterns",
     "netcl-plugin-port",
-    "netcl-plugin-torch",
     "netcl-plugin-train",
     "netcl-plugin-kit",
     "netcl-plugin-tools",

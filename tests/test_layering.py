@@ -128,6 +128,7 @@ ACCEPTED_IN_PLUGINS = {
             "nn",
             "optim",
             "tensor",
+            "torch",
         )
     },
     ("netcl_market.plugin", "netcl_market.commands"): "`netcl devices` needs no command of ours",

@@ -27,7 +27,6 @@ from netcl_core.runtime.opencl_stream import (
     Asked,
     Launch,
     Packer,
-    pack,
     pack_all,
     packers_of,
 )
@@ -202,7 +201,7 @@ class Bound:
     """
 
     __slots__ = (
-        "_picking", "_steps", "device", "layouts", "outputs", "scalars", "scratch", "zeros",
+        "_packers", "_picking", "_steps", "device", "layouts", "outputs", "scalars", "scratch", "zeros",
     )  # fmt: skip
 
     def __init__(
@@ -214,6 +213,8 @@ class Bound:
         self.layouts = kernels.layouts
         self.zeros = any(("zeros", 0) in kernel.args for kernel in kernels.launches)
         self.scalars = kernels.scalars
+        who = kernels.launches[0].entry if kernels.launches else ""
+        self._packers = packers_of(kernels.scalars, who)
         self._steps = tuple([self._step(kernel) for kernel in kernels.launches])
         self._picking: dict[tuple[int, int], list[_Picking]] = {}
 
@@ -273,10 +274,8 @@ class Bound:
             stream.launch(launch, pick(memory), chosen)
 
     def _packed(self, scalars: Sequence[Any]) -> list[bytes]:
-        return [
-            pack(value, ctype, self._steps[0][0].entry)
-            for value, ctype in zip(scalars, self.scalars, strict=True)
-        ]
+        numbers = list(zip(self.scalars, scalars, strict=True))
+        return pack_all(numbers, self._packers, self._steps[0][0].entry)
 
     def _asked(self, ask: Callable[[], Sequence[Any]], wanted: Sequence[int]) -> list[bytes]:
         packed = self._packed(ask())

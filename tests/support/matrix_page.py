@@ -19,19 +19,26 @@ from netcl_plugin_tools.matrix.records import load
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "matrix.md"
 _PART = re.compile(r"(<!-- from records -->\n).*?(<!-- end -->)", re.DOTALL)
-_ROW = re.compile(r"^\| (netcl-plugin-[\w-]+) (\S+) \| (\d[\w.-]*) \| (.*) \|$", re.MULTILINE)
+_ROW = re.compile(
+    r"^\| (netcl-plugin-[\w-]+) (\S+) \| (\d[\w.-]*)(?:, [^|]+)? \| (.*) \|$", re.MULTILINE
+)
 _HEADER = re.compile(r"^\| plugin \| core \| (.*) \|$", re.MULTILINE)
 
 
 def published() -> dict[tuple[str, str], dict[str, str]]:
-    """(plugin, core) -> column, such as `intel 3.11` -> sign, as the page has them."""
+    """(plugin, core) -> column, such as `intel 3.11` -> sign, as the page has them.
+
+    Of several versions of a dependency a sign counts that is not green.
+    """
     text = PAGE.read_text(encoding="utf-8")
     header = _HEADER.search(text)
     columns = header[1].split(" | ") if header else []
-    return {
-        (plugin, core): dict(zip(columns, signs.split(" | "), strict=True))
-        for plugin, _, core, signs in _ROW.findall(text)
-    }
+    board: dict[tuple[str, str], dict[str, str]] = {}
+    for plugin, _, core, signs in _ROW.findall(text):
+        row = dict(zip(columns, signs.split(" | "), strict=True))
+        known = board.setdefault((plugin, core), row)
+        known.update({name: sign for name, sign in row.items() if known[name] == "✓"})
+    return board
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import torch  # isort: split
 
 import netcl_torch
 from netcl_plugin_torch.dispatch import OPS as WAYS
-from netcl_plugin_torch.dispatch import by_host
+from netcl_plugin_torch.host import by_host
 from netcl_plugin_torch.registration import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,7 +82,9 @@ def core() -> Iterator[str]:
              for packet in dir(torch.ops.aten) if not packet.startswith("__")
              for kind in getattr(getattr(torch.ops.aten, packet), "overloads", list)()]  # fmt: skip
     tagged = [op for op in every if torch.Tag.core in op.tags]
-    ways = [(op.name().removeprefix("aten::"), WAYS[op]) for op in tagged]
+    kernels = [getattr(WAYS[op], "kernel", WAYS[op]) for op in tagged]  # of prepared ops theirs
+    names = [op.name().removeprefix("aten::") for op in tagged]
+    ways = zip(names, kernels, strict=True)
     left = [name for name, way in ways if isinstance(way, partial) and way.func is by_host]
     count = f"{len(tagged) - len(left)} of {len(tagged)} core ATen ops"
     yield f"{count} have a kernel of netcl's or are"

@@ -195,7 +195,7 @@ def test_files_and_copies_keep_what_shares_memory() -> None:
     assert twin["head"].weight is twin["table"].weight is not table.weight
     file = io.BytesIO()
     torch.save({"state": model.state_dict(), "rows": table.weight.detach()[1:]}, file)
-    for place, kind in ((None, "netcl"), ("cpu", "cpu")):
+    for place, kind in ((None, "netcl"), ("cpu", "cpu"), ("netcl", "netcl")):
         file.seek(0)
         found = torch.load(file, map_location=place)
         assert found["rows"].device.type == kind

@@ -261,6 +261,29 @@ def test_what_brings_the_check_is_checked_by_itself(make_wheel: Write, tmp_path:
     assert new.choice.others == ("click", "schema")
 
 
+def test_extras_are_an_axis_of_versions(make_wheel: Write, tmp_path: Path) -> None:
+    make_wheel(tmp_path / "cores", "netcl-core", "0.1.4")
+    make_wheel(
+        tmp_path / "plugins",
+        "netcl-plugin-swish",
+        requires=[
+            "netcl-core",
+            'torch>=2; extra == "torch"',
+            'torch==2.13.0; extra == "matrix-torch-2-13"',
+            'torch==2.12.1; extra == "matrix-torch-2-12"',
+        ],
+    )
+    found = shelves(tmp_path / "cores", tmp_path / "plugins")
+    here = [Interpreter("3.11", "3.11.7", "/python")]
+    planned = tasks(found, here, [Presence(RUNTIMES["numpy"])], "run")
+    assert [(task.cell.dependency, task.choice.others) for task in planned] == [
+        ("torch 2.12.1", ("torch==2.12.1",)),
+        ("torch 2.13.0", ("torch==2.13.0",)),
+    ]
+    assert len({task.cell.slug for task in planned}) == 2
+    assert "core 0.1.4, torch 2.12.1, Python 3.11" in str(planned[0].cell)
+
+
 def test_each_python_gets_the_wheel_that_is_for_it(make_wheel: Write, tmp_path: Path) -> None:
     here = next(iter(platform_tags()))
     for tag in (f"cp312-cp312-{here}", f"cp311-cp311-{here}", "cp311-cp311-win_other"):

@@ -16,6 +16,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 import netcl_core.autograd as ag
 from netcl_core.errors import NetclError
 from netcl_plugin_torch.layers import backward_of, forward_of
+from netcl_plugin_torch.prepared import Prepared
 from netcl_plugin_torch.tensor import OPS, NetclTensor
 
 aten = torch.ops.aten
@@ -37,7 +38,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, options: Any, *tensors: Any) -> Any:
         wanted = list(ctx.needs_input_grad[1:])
-        forward: Any = _run if _is_eager(tensors) else _FORWARD
+        forward: Any = _PREPARED if _is_eager(tensors) else _FORWARD
         output, statistic = forward(*tensors, *options, wanted)
         ctx.save_for_backward(statistic, *tensors)
         ctx.options = *options, wanted
@@ -47,7 +48,7 @@ class _Attention(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Any) -> Any:
         statistic, *tensors = ctx.saved_tensors
-        backward: Any = _run_backward if _is_eager((grad, statistic)) else _BACKWARD
+        backward: Any = _PREPARED_BACKWARD if _is_eager((grad, statistic)) else _BACKWARD
         gradients = iter(backward(grad, statistic, *tensors, *ctx.options))
         return None, *[next(gradients) if want else None for want in ctx.options[-1]]
 
@@ -71,8 +72,8 @@ def _function(causal: bool, scale: float | None, gqa: bool) -> Callable[..., Any
 def _run(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None, gqa: bool,
          wanted: Any) -> Any:  # fmt: skip
     # The statistic is there for the record that it holds: nobody reads its elements.
-    key, function = ("attention", causal, scale, gqa), _function(causal, scale, gqa)
-    return forward_of(key, function, (q, k, v, mask), _no_statistic, [q.shape[:-1]], wanted)
+    function = _function(causal, scale, gqa)
+    return forward_of(function, (q, k, v, mask), _no_statistic, [q.shape[:-1]], wanted)
 
 
 def _no_statistic(x: Any, *_: Any) -> Any:
@@ -84,6 +85,10 @@ def _run_backward(grad: Any, statistic: Any, q: Any, k: Any, v: Any, mask: Any, 
     function = _function(causal, scale, gqa)
     gradients = backward_of(statistic, function, (q, k, v, mask), grad, wanted)
     return [x for x, want in zip(gradients, wanted, strict=True) if want]
+
+
+_PREPARED: Final = Prepared(_run)
+_PREPARED_BACKWARD: Final = Prepared(_run_backward)
 
 
 def _shapes(q: Any, k: Any, v: Any, *options: Any) -> Any:
@@ -128,6 +133,6 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p
 def register(library: Any) -> None:
     """Let PyTorch's function come here."""
     library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
-    OPS[_FORWARD], OPS[_BACKWARD] = _run, _run_backward
+    OPS[_FORWARD], OPS[_BACKWARD] = _PREPARED, _PREPARED_BACKWARD
     torch.library.register_fake("netcl::_attention", _shapes, lib=_library)
     torch.library.register_fake("netcl::_attention_backward", _shapes_backward, lib=_library)

@@ -7,7 +7,6 @@ others, in C++ and in Python; the host.
 
 from __future__ import annotations
 
-import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -20,17 +19,15 @@ from torch.utils._pytree import tree_map
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.errors import DeviceError, NetclError
-from netcl_plugin_torch.calls import KeyedCalls, found, recorded
+from netcl_core.errors import NetclError
 from netcl_plugin_torch.collectives import through_host
-from netcl_plugin_torch.device import FALLBACKS
+from netcl_plugin_torch.host import by_host, by_host_instead
+from netcl_plugin_torch.prepared import Prepared, is_preparable
 from netcl_plugin_torch.tensor import (
     DEVICE,
     NAMES,
     OPS,
     NetclTensor,
-    to_device,
-    to_host,
     wrap,
     write,
 )
@@ -44,11 +41,6 @@ _GRAD_OFF: Final = ag.no_grad()
 #: Ops with a function of PyTorch's tensors.
 _DIRECT: Final[set[Any]] = set()
 _ACTIVE: Final = threading.local()
-_HOST: Final = torch.device("cpu")
-#: Rows whose results depend on more of a tensor than its shape.
-_BY_DATA: Final = (
-    "nonzero", "masked_select", "_unique2", "index_fill.int_Tensor",
-)  # fmt: skip
 
 
 class Unfit(Exception):  # noqa: N818 - no error of the user's: the host computes instead
@@ -65,13 +57,20 @@ def row(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return enter
 
 
-def direct(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a function that gets and gives PyTorch's tensors."""
+def direct(
+    *names: str, depends: Callable[..., Any] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function that gets and gives PyTorch's tensors.
+
+    `depends` gives of the arguments what it depends on besides.
+    """
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
-            OPS[overload(name)] = function
-            _DIRECT.add(overload(name))
+            func = overload(name)
+            _DIRECT.add(func)
+            can = func is not None and is_preparable(func)
+            OPS[func] = Prepared(function, depends) if can else function
         return function
 
     return enter
@@ -140,47 +139,8 @@ def _wrapped(results: Any, given: Sequence[Any], dtypes: Any) -> Any:
 def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """What computes an op by a function of netcl Tensors; the host where that does not do it."""
     expected: dict[Any, Any] = {}
-    calls = KeyedCalls()
-    by_data = name_of_op(func) in _BY_DATA
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if by_data:
-            return in_general(args, kwargs)
-        parts: list[Any] = [*kwargs]
-        raws: list[Any] = []
-        for x in (*args, *kwargs.values()) if kwargs else args:  # every op passes here
-            kind = type(x)
-            if kind is NetclTensor:
-                raw = x.raw
-                raws.append(raw)
-                parts += (raw.shape, raw.dtype, raw.geometry)
-            elif kind is float:
-                parts += (kind, x or str(x))  # 0.0 is not -0.0
-            elif kind is list and not any(isinstance(item, torch.Tensor) for item in x):
-                parts.append(tuple(x))
-            elif kind is list or isinstance(x, torch.Tensor):
-                return in_general(args, kwargs)
-            else:
-                parts += (kind, x)
-        key = tuple(parts)
-        try:
-            known = calls.get(key)
-        except TypeError:  # of what has no hash
-            return in_general(args, kwargs)
-        if known and known.serves(raws):
-            try:
-                results = known.run(raws)
-            except NetclError as error:
-                return _by_host_instead(func, args, kwargs, error)
-            if type(results) is list:
-                return tuple([wrap(result) for result in results])
-            return wrap(results)
-        results = in_general(args, kwargs)
-        if calls.notes(key):
-            calls[key] = _call_of(function, args, kwargs, expected) or ()
-        return results
-
-    def in_general(args: Any, kwargs: Any) -> Any:
         given = [raw_of(x) for x in args]
         key = tuple([_kind(x) for x in (*args, *kwargs.values())])
         dtypes = expected.get(key, _kind)
@@ -191,33 +151,9 @@ def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
                 results = function(*given, **{name: raw_of(x) for name, x in kwargs.items()})
                 return _wrapped(results, given, dtypes)
         except (NetclError, Unfit) as error:
-            return _by_host_instead(func, args, kwargs, error)
+            return by_host_instead(func, args, kwargs, error)
 
     return run
-
-
-def _call_of(function: Callable[..., Any], args: Any, kwargs: Any, expected: Any) -> Any:
-    """The one call that a row is for such arguments; None: it is none, or does more."""
-    values = [*args, *kwargs.values()]
-    places = [i for i, x in enumerate(values) if type(x) is NetclTensor]
-
-    def run(*tensors: Any) -> Any:
-        given = list(values)
-        for i, x in zip(places, tensors, strict=True):
-            given[i] = x
-        count = len(args)
-        return function(*given[:count], **dict(zip(kwargs, given[count:], strict=True)))
-
-    try:
-        known = found(*recorded(run, [values[i].raw for i in places]))
-    except (NetclError, Unfit):
-        return None
-    dtypes = expected.get(tuple([_kind(x) for x in values]))
-    if known is None or dtypes is None:
-        return None
-    wanted = dtypes if isinstance(dtypes, list) else [dtypes]
-    given = [spec.dtype for spec in known.call.results]
-    return known if given[: len(wanted)] == wanted and known.several == (len(wanted) > 1) else None
 
 
 def _kind(x: Any) -> Any:
@@ -259,6 +195,11 @@ def _result_dtypes(func: Any, args: Any, kwargs: Any) -> Any:
 
 def resolve(func: Any) -> Callable[..., Any]:
     """What computes an op."""
+    kernel = _found_out(func)
+    return Prepared(kernel) if is_preparable(func) else kernel
+
+
+def _found_out(func: Any) -> Callable[..., Any]:
     if func.namespace == "c10d":
         return through_host(func)
     name = name_of_op(func)
@@ -396,81 +337,6 @@ def _into(plain: Any, names: Sequence[str], *args: Any, **kwargs: Any) -> Any:
             target.resize_(new.shape)
         _written(target, new.raw) if type(target) is NetclTensor else target.copy_(new)
     return targets[0] if len(targets) == 1 else tuple(targets)
-
-
-# -- the host ---------------------------------------------------------------------------------
-
-
-def by_host(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run an op that the table lacks on the host, and count that."""
-    return _by_host_instead(func, args, kwargs, None)
-
-
-def _by_host_instead(func: Any, args: Any, kwargs: Any, error: BaseException | None) -> Any:
-    if isinstance(error, DeviceError) and type(error) is DeviceError:
-        raise RuntimeError(str(error)) from error
-    schema = func._schema
-    if any(x.alias_info and not x.alias_info.is_write for x in schema.returns):
-        text = f"netcl: {func.name()} gives a view, which is not supported. Use a clone() of it"
-        raise NotImplementedError(f"{text}. {error or ''}".strip())
-    refuses = os.environ.get("NETCL_TORCH_FALLBACK") == "error"
-    if refuses and error is None:
-        raise NotImplementedError(_refusal(func))
-    results, written = _on_host(func, args, kwargs)
-    if refuses:
-        raise NotImplementedError(f"{_refusal(func)} {error}") from error
-    _count(func, error)
-    for x, copy in written:
-        if copy.shape != x.shape:
-            x.resize_(copy.shape)
-        write(x, to_device(copy.contiguous()).raw)
-    return results
-
-
-def _refusal(func: Any) -> str:
-    text = f"The operator '{func.name()}' is not computed on the netcl device"
-    remedy = "Unset it, or move the operands with x.cpu()."
-    return f"{text}, and NETCL_TORCH_FALLBACK=error refuses the host. {remedy}"
-
-
-def _count(func: Any, error: BaseException | None) -> None:
-    name = func.name()
-    FALLBACKS[name] += 1
-    if FALLBACKS[name] == 1:
-        why = f" ({error})" if error is not None and str(error) else ""
-        text = f"netcl: the host computes {name}{why}; torch.netcl.fallbacks() counts how often."
-        warnings.warn(text, UserWarning, stacklevel=2)
-
-
-def _on_host(func: Any, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
-    """The results, and `(tensor, what the host has written for it)` pairs."""
-    copies: dict[int, tuple[NetclTensor, torch.Tensor]] = {}
-    wanted = kwargs.get("device")
-
-    def down(x: Any) -> Any:
-        if isinstance(x, torch.device):
-            return _HOST if x.type == "netcl" else x
-        if type(x) is not NetclTensor:
-            return x
-        return copies.setdefault(id(x), (x, to_host(x)))[1]
-
-    def up(x: Any) -> Any:
-        if not isinstance(x, torch.Tensor):
-            return x
-        for target, copy in copies.values():
-            if copy is x:
-                return target
-        return x if wanted is not None and torch.device(wanted).type == "cpu" else to_device(x)
-
-    results = func(*tree_map(down, args), **tree_map(down, kwargs))
-    written = []
-    for i, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = args[i] if i < len(args) else kwargs.get(argument.name)
-            for x in given if isinstance(given, (list, tuple)) else [given]:
-                if type(x) is NetclTensor:
-                    written.append(copies[id(x)])
-    return tree_map(up, results), written
 
 
 def update_metadata(x: NetclTensor, size: Any, strides: Any, offset: int) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_plugin_torch.calls import KeyedCalls, recorded, spec_of
 from netcl_plugin_torch.dispatch import ROWS, Unfit, row
+from netcl_plugin_torch.records import recorded
 
 
 def _enter(names: str, *kinds: str) -> None:
@@ -146,32 +146,18 @@ def _gradient(name: str, function: Callable[..., Any]) -> None:
     """The row of a gradient by netcl's own, which computes it from the operand."""
 
     def run(grad: Any, x: Any, *more: Any, **options: Any) -> Any:
-        key = name, *more, *options.items()
-        return gradients(lambda x: function(x, *more, **options), [x], grad, key)[0]
+        return gradients(lambda x: function(x, *more, **options), [x], grad)[0]
 
     ROWS[name] = run
 
 
-def gradients(
-    function: Callable[..., Any], operands: Sequence[Any], grad: Any, key: Any = None
-) -> list[Any]:
-    """The gradients of `function(*operands)`, which is computed for it if they need that.
-
-    With a `key` of all that the function depends on, its call is kept.
-    """
-    if key is not None:
-        key = key, *map(spec_of, operands)
-        known = _CALLS.known(key, operands)
-        if known is not None:
-            return known.gradients(operands, known.kept(operands), grad, [True] * len(operands))
+def gradients(function: Callable[..., Any], operands: Sequence[Any], grad: Any) -> list[Any]:
+    """The gradients of `function(*operands)`, which is computed for it if they need that."""
     value, leaves = recorded(function, operands)
-    if key is not None and _CALLS.notes(key):
-        _CALLS.note(key, value, leaves)
     with ag.enable_grad():
         return list(ag.grad(value, leaves, grad, allow_unused=True))
 
 
-_CALLS: Final = KeyedCalls()
 _gradient("gelu_backward", gelu)
 _gradient("silu_backward", ag.silu)
 _gradient("mish_backward", ag.mish)

@@ -11,8 +11,8 @@ import torch
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_plugin_torch.dispatch import Unfit, direct, row
+from netcl_plugin_torch.making import overwrite
 from netcl_plugin_torch.tensor import NetclTensor, to_device
-from netcl_plugin_torch.views import overwrite
 
 #: The most elements of a table of pairs (source, target), for reductions that netcl has no op for.
 _PAIRS = 1 << 24

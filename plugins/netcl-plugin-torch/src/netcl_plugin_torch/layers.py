@@ -15,8 +15,6 @@ from netcl_plugin_tensor.norm_runs import NORM_RUNS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.inspect.recorded import thread
-from netcl_plugin_torch.calls import KeyedCalls, by_call, recorded, spec_of
 from netcl_plugin_torch.dispatch import (
     Unfit,
     by_row,
@@ -26,7 +24,8 @@ from netcl_plugin_torch.dispatch import (
     raw_of,
     row,
 )  # fmt: skip
-from netcl_plugin_torch.records import CallRecord, NetclRecord, Record
+from netcl_plugin_torch.prepared import Prepared
+from netcl_plugin_torch.records import NetclRecord, Record, recorded
 from netcl_plugin_torch.tensor import record_of, wrap, wrap_later, write
 
 aten = torch.ops.aten
@@ -108,38 +107,22 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
 def linear_backward(x: Any, grad: Any, weight: Any, mask: Sequence[bool]) -> Any:
     gradients: list[Any] = [None, None, None]
     if mask[0]:
-        gradients[0] = by_call("product", ag.matmul, grad, weight)
+        gradients[0] = ag.matmul(grad, weight)
     if grad.ndim != 2:
         grad, x = (_lines(operand) for operand in (grad, x))
     if mask[1] and mask[2]:
-        gradients[1:] = by_call("weight and bias", PARAMETER_GRADIENTS, grad, x)
+        gradients[1:] = PARAMETER_GRADIENTS(grad, x)
     elif mask[1]:
-        gradients[1] = by_call("weight", _weight_gradient, grad, x)
+        gradients[1] = ag.matmul(grad, x, True)
     elif mask[2]:
         gradients[2] = ag.sum(grad, 0)
     return gradients
-
-
-def _weight_gradient(grad: Any, x: Any) -> Any:
-    return ag.matmul(grad, x, True)
 
 
 def _lines(x: Any) -> Any:
     """A tensor as a matrix, whose rows are its last dimension."""
     shape = (math.prod(x.shape[:-1]), x.shape[-1])
     return x.alias(shape) if type(x) is nc.Tensor and x.geometry is None else ag.reshape(x, shape)
-
-
-@direct("linear_backward")
-def linear_gradients(x: Any, grad: Any, weight: Any, mask: Sequence[bool]) -> Any:
-    if not x.dtype == grad.dtype == weight.dtype or not grad.numel():
-        return _LINEAR_BACKWARD(x, grad, weight, mask)
-    before, thread.grad = thread.grad, False
-    try:
-        gradients = linear_backward(x.raw, grad.raw, weight.raw, mask)
-    finally:
-        thread.grad = before
-    return tuple([None if x is None else wrap(x) for x in gradients])
 
 
 # -- what an op keeps for its gradient ---------------------------------------------------------
@@ -173,42 +156,30 @@ def _plain(*tensors: Any) -> list[Any]:
 
 
 def forward_of(
-    key: Any, function: Callable[..., Any], tensors: Sequence[Any],
-    statistics: Callable[..., Any], shapes: Sequence[Any], wanted: Sequence[bool] | None = None,
-    dtype: Any = None,
+    function: Callable[..., Any], tensors: Sequence[Any], statistics: Callable[..., Any],
+    shapes: Sequence[Any], wanted: Sequence[bool] | None = None, dtype: Any = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The result of an op, and statistics of its operands, the first with netcl's record.
 
-    `key` has all that the function depends on, besides these tensors; None: it is not known.
     `wanted` says of which tensors there will be gradients; None: of all, if of any. `dtype` is
     that of the statistics; None: float32, or float64.
     """
     raws = _plain(*tensors)
     records = needs_record(*tensors) if wanted is None else any(wanted)
-    (value, *_), record = called(key, function, raws, statistics, records, wanted)
+    (value, *_), record = called(function, raws, statistics, records, wanted)
     return given(value, record, shapes, dtype)
 
 
 def called(
-    key: Any, function: Callable[..., Any], raws: Sequence[Any], statistics: Callable[..., Any],
-    records: bool, wanted: Sequence[bool] | None,
+    function: Callable[..., Any], raws: Sequence[Any], statistics: Callable[..., Any],
+    records: bool, wanted: Sequence[bool] | None = None,
 ) -> tuple[Sequence[Any], Record]:  # fmt: skip
     """The results of a function as values, and its record."""
-    key = key and (key, records, *(wanted or ()), *map(spec_of, raws))
-    known = _CALLS.known(key, raws) if key else None
-    if known is not None:
-        results, kept = known.run_keeping(raws) if records else (known.run(raws), None)
-        record: Record = CallRecord(known, raws, (kept or []) if records else None, statistics)
-        return results if type(results) is list else [results], record
     if records:
         output, leaves = recorded(function, raws, wanted)
-        if key and _CALLS.notes(key):
-            _CALLS.note(key, output, leaves)
     else:
         with ag.no_grad():
             output, leaves = function(*raws), [*raws]
-        if key and _CALLS.notes(key):
-            _CALLS.note(key, *recorded(function, raws))
     outputs = output if isinstance(output, tuple) else (output,)
     return [x.value for x in outputs], NetclRecord(
         outputs[0] if records else None, leaves, statistics
@@ -221,9 +192,6 @@ def given(value: Any, record: Record, shapes: Sequence[Any], dtype: Any = None) 
     raw = nc.Tensor(value.buffer, value.shape, value.dtype, value.device)
     dtype = dtype or (torch.float64 if value.dtype == "float64" else torch.float32)
     return wrap(raw), *[wrap_later(shape, dtype, record, i) for i, shape in enumerate(shapes)]
-
-
-_CALLS: Final = KeyedCalls()
 
 
 def backward_of(
@@ -251,11 +219,19 @@ def _moments(dims: Sequence[int], eps: float, keep: bool, x: Any, *_: Any) -> tu
     return ag.mean(wide, tuple(dims), keep), ag.rsqrt(ag.var(wide, tuple(dims), 0, keep) + eps)
 
 
+def _norm_records(x: Any, weight: Any, bias: Any, *_: Any) -> bool:
+    return needs_record(x, weight, bias)
+
+
+def _layer_norm_records(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> bool:
+    return needs_record(x, weight, bias)
+
+
 def _layer_norm(shape: Sequence[int], eps: float) -> Callable[..., Any]:
     return lambda x, weight, bias: ag.layer_norm(x, tuple(shape), weight, bias, eps)
 
 
-@direct("native_layer_norm")
+@direct("native_layer_norm", depends=_layer_norm_records)
 def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     lead = x.dim() - len(shape)
     if tuple(x.shape[lead:]) != tuple(shape):
@@ -265,8 +241,8 @@ def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) ->
         )
     statistics = partial(_moments, range(lead, x.dim()), eps, True)
     sizes = (*x.shape[:lead], *(1,) * len(shape))
-    key, function = ("layer norm", *shape, eps), _layer_norm(shape, eps)
-    return forward_of(key, function, (x, weight, bias), statistics, [sizes, sizes])
+    function = _layer_norm(shape, eps)
+    return forward_of(function, (x, weight, bias), statistics, [sizes, sizes])
 
 
 @direct("native_layer_norm_backward")
@@ -285,14 +261,14 @@ def _eps_of(x: Any, rstd: Any, dims: int) -> float:
     return max(0.0, float((rstd.pow(-2) - variance).reshape(-1)[0]))
 
 
-@direct("native_group_norm")
+@direct("native_group_norm", depends=_norm_records)
 def native_group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int,
                       eps: float) -> Any:  # fmt: skip
     def statistics(raw: Any, *_: Any) -> Any:
         return _moments((2,), eps, False, ag.reshape(raw, (n, groups, c // groups * hw)))
 
-    key, function = ("group norm", groups, eps), _group_norm(groups, eps)
-    return forward_of(key, function, (x, weight, bias), statistics, [(n, groups), (n, groups)])
+    function, shape = _group_norm(groups, eps), (n, groups)
+    return forward_of(function, (x, weight, bias), statistics, [shape, shape])
 
 
 def _group_norm(groups: int, eps: float) -> Callable[..., Any]:
@@ -322,7 +298,7 @@ def _batch_norm(
     )
 
 
-@direct("native_batch_norm", "_native_batch_norm_legit")
+@direct("native_batch_norm", "_native_batch_norm_legit", depends=_norm_records)
 def native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool,
                       momentum: float, eps: float) -> Any:  # fmt: skip
     running = _plain(mean, var)
@@ -330,21 +306,32 @@ def native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, train
     if not training:
         function = _batch_norm(running[0], running[1], training, momentum, eps)
         statistics: Any = lambda *_: (nc.zeros(0), nc.zeros(0))  # noqa: E731 - short
-        return forward_of(None, function, (x, weight, bias), statistics, [(0,), (0,)])
+        return forward_of(function, (x, weight, bias), statistics, [(0,), (0,)])
     shapes, statistics = [(x.shape[1],)] * 2, partial(_moments, dims, eps, False)
     if None in running or x.numel() < 2 * x.shape[1] or not eps > 0:
         function = _batch_norm(running[0], running[1], training, momentum, eps)
-        return forward_of(None, function, (x, weight, bias), statistics, shapes)
+        return forward_of(function, (x, weight, bias), statistics, shapes)
+    *results, new_mean, new_var = _BATCH_NORM(x, weight, bias, mean, var, momentum, eps)
+    for statistic, moved in ((mean, new_mean), (var, new_var)):
+        write(statistic, moved.__dict__.pop("raw"))
+    return tuple(results)
+
+
+def _of_batch(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float,
+              eps: float) -> Any:  # fmt: skip
+    """The norm, the records of its statistics, and the running ones after it."""
+    dims, shape = [i for i in range(x.dim()) if i != 1], (x.shape[1],)
 
     def norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any) -> Any:
         return NORM_RUNS(x, weight, bias, 0, eps, mean, var, momentum)
 
-    operands, wanted = _plain(x, weight, bias, mean, var), (True, True, True)
-    records, key = needs_record(x, weight, bias), ("batch norm", eps, momentum)
-    results, record = called(key, norm, operands, statistics, records, wanted)
-    for statistic, moved in zip((mean, var), results[3:], strict=True):
-        write(statistic, moved)
-    return given(results[0], record, shapes)
+    operands, statistics = _plain(x, weight, bias, mean, var), partial(_moments, dims, eps, False)
+    records = needs_record(x, weight, bias)
+    results, record = called(norm, operands, statistics, records, (True, True, True))
+    return *given(results[0], record, [shape, shape]), *map(wrap, results[3:])
+
+
+_BATCH_NORM: Final = Prepared(_of_batch, _norm_records)
 
 
 @direct("_native_batch_norm_legit.no_stats")
@@ -425,11 +412,10 @@ def _safe(target: Any, counts: Any) -> Any:
     return ag.reshape(ag.where(counts, target, 0), (-1,))
 
 
-@direct("nll_loss_forward", "nll_loss2d_forward")
+@direct("nll_loss_forward", "nll_loss2d_forward", depends=lambda x, *_: needs_record(x))
 def nll_loss_forward(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> Any:
-    key, statistics = ("nll", reduction, ignore), partial(_total_weight, reduction, ignore)
-    operands = x, target, weight
-    return forward_of(key, _nll(reduction, ignore), operands, statistics, [()], None, x.dtype)
+    operands, statistics = (x, target, weight), partial(_total_weight, reduction, ignore)
+    return forward_of(_nll(reduction, ignore), operands, statistics, [()], None, x.dtype)
 
 
 @direct("nll_loss_backward", "nll_loss2d_backward")
@@ -443,12 +429,8 @@ def nll_loss_backward(grad: Any, x: Any, target: Any, weight: Any, reduction: in
 def embedding(weight: Any, indices: Any, *_: Any) -> Any:
     if type(indices) is not nc.Tensor or indices.geometry is not None or not indices.size:
         return ag.embedding(indices, weight)
-    rows = by_call("rows", _rows, weight, indices.alias((indices.size,)))
+    rows = ag.index_select(weight, 0, indices.alias((indices.size,)))
     return nc.Tensor(rows.memory, (*indices.shape, weight.shape[1]), rows.dtype, rows.device)
-
-
-def _rows(weight: Any, indices: Any) -> Any:
-    return ag.index_select(weight, 0, indices)
 
 
 @row("embedding_dense_backward")
@@ -465,7 +447,6 @@ def embedding_dense_backward(grad: Any, indices: Any, count: int, padding: int,
 
 
 _LINEAR: Final = by_row(aten.linear.default, ag.linear)
-_LINEAR_BACKWARD: Final = by_row(aten.linear_backward.default, linear_backward)
 
 
 def register(library: Any) -> None:

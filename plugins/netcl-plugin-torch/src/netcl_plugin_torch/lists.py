@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias, final
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core.inspect.captures import captures
 from netcl_core.inspect.data import Memo
 from netcl_core.inspect.streams import stream_of
 from netcl_plugin_torch.tensor import NetclTensor
@@ -25,6 +26,15 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 #: Which rows each launch is for.
 _Launches: TypeAlias = Sequence[tuple[slice, nc.Bound]]
 _kept: Final[Memo[Any, _Launches]] = Memo(256)
+
+
+def _note(changed: Sequence[Any]) -> None:
+    """Note that tensors were changed in place; at once, if no capture has to know which."""
+    alone = 1 if changed and not captures else len(changed)
+    for x in changed[:alone]:
+        x.mark_changed()
+    for x in changed[alone:]:
+        x.storage.version += 1
 
 
 @final
@@ -44,6 +54,7 @@ class Rows:
         self._columns = {name: [x.raw for x in column] for name, column in columns.items()}
         first, *others = self._columns.values()
         self._shapes = [x.shape for x in first]
+        self._new: set[str] = set()
         self._device, self._dtype = first[0].device, nc.DTYPES[first[0].dtype]
         if any([x.shape for x in column] != self._shapes for column in others):
             raise TypeError("tensors of several sizes in a row")
@@ -60,6 +71,7 @@ class Rows:
     def new(self, name: str) -> list[Any]:
         """A further column, of uninitialised netcl tensors."""
         allocate, device, dtype = stream_of(self._device).allocate, self._device, self._dtype
+        self._new.add(name)
         column = self._columns[name] = [
             nc.Tensor(allocate(math.prod(shape), dtype), shape, dtype.name, device)
             for shape in self._shapes
@@ -84,15 +96,16 @@ class Rows:
         key = op, self._dtype.name, self._device, tuple(self._shapes), *names.values()
         launches = _kept.get(key) or _kept.put(key, [*self._launches(op, names)])
         used = dict.fromkeys((*names["read"], *names["written"]))
+        memory = {name: [x.memory for x in self._columns[name]] for name in used}
+        self._refuse_shared(written, memory)
         outputs = [x for name in written for x in self._columns[name]]
-        self._refuse_shared(outputs, [name for name in used if name not in written])
         views = [x for x in outputs if x.geometry is not None]
         with ag.written_back(views) as copies:
-            place = dict(zip(map(id, views), copies, strict=True))
-            columns = [self._columns[name] for name in used]
-            if views:
-                columns = [[place.get(id(x), x) for x in column] for column in columns]
-            columns = [[x.buffer for x in column] for column in columns]
+            columns = list(memory.values())
+            if any(x.geometry is not None for name in used for x in self._columns[name]):
+                place = dict(zip(map(id, views), copies, strict=True))
+                given = [[place.get(id(x), x) for x in self._columns[name]] for name in used]
+                columns = [[x.buffer for x in column] for column in given]
             columns += [[x.buffer for x in column] for column in counters.values()]
             shared = [x.buffer for x in pointers.values()]
             numbers = list(each.values())
@@ -100,12 +113,21 @@ class Rows:
                 buffers = chain(*zip(*[column[rows] for column in columns], strict=True))
                 of_rows = chain(*zip(*[column[rows] for column in numbers], strict=True))
                 bound((), [*buffers, *shared], [*scalars.values(), *of_rows])
-        for x in outputs:
-            if x.geometry is None:  # else the copy has told it
-                x.mark_changed()
+        _note([x for name in written if name not in self._new for x in self._columns[name]
+               if x.geometry is None])  # fmt: skip  # else the copy has told it
 
-    def _refuse_shared(self, outputs: Sequence[Any], read: Iterable[str]) -> None:
+    def _refuse_shared(self, written: Sequence[str], memory: Mapping[str, Sequence[Any]]) -> None:
         """Raise TypeError where a row writes to what another one reads or writes."""
+        every = [x for name in written for x in memory[name]]
+        read = [name for name in memory if name not in written]
+        targets = {*map(id, every)}
+        if len(targets) < len(every) or any(
+            not targets.isdisjoint(map(id, memory[name])) for name in read
+        ):
+            self._refuse_other_rows([x for name in written for x in self._columns[name]], read)
+
+    def _refuse_other_rows(self, outputs: Sequence[Any], read: Iterable[str]) -> None:
+        """The same, once some memory is known to be shared: a row may share it with itself."""
         written = [id(x.memory) for x in outputs if x.memory is not None]
         targets = {*written}
         shared = len(targets) < len(written)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from netcl_plugin_torch.dispatch import by_host, direct, overload
+from netcl_plugin_torch.dispatch import direct, overload
+from netcl_plugin_torch.host import by_host
 from netcl_plugin_torch.lists import Rows
 
 

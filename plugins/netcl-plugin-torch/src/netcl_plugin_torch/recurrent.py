@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_plugin_torch.calls import recorded
 from netcl_plugin_torch.dispatch import direct
 from netcl_plugin_torch.layers import needs_record
-from netcl_plugin_torch.records import NetclRecord
+from netcl_plugin_torch.records import NetclRecord, recorded
 from netcl_plugin_torch.tensor import wrap, wrap_later
 
 
@@ -39,14 +38,15 @@ def _unread(*_: Any) -> Any:
 
 
 def _gradients(workspace: Any, grads: Any) -> list[Any]:
-    outputs, leaves = workspace.record.made, workspace.record.leaves
+    record = workspace.record.with_graph()
+    outputs, leaves = record.outputs, record.leaves
     pairs = [(out, grad.raw) for out, grad in zip(outputs, grads, strict=True) if grad is not None]
     outs, seeds = zip(*pairs, strict=True)
     gradients = ag.grad(outs, leaves, seeds, retain_graph=True, allow_unused=True)
     return [None if gradient is None else wrap(gradient) for gradient in gradients]
 
 
-@direct("_thnn_fused_lstm_cell")
+@direct("_thnn_fused_lstm_cell", depends=needs_record)
 def lstm_cell(given: Any, product: Any, cell: Any, first: Any = None, second: Any = None) -> Any:
     return tuple(_cell(ag.lstm_gates, given, product, cell, (first, second), 4))
 
@@ -60,7 +60,7 @@ def lstm_cell_backward(grad_hidden: Any, grad_cell: Any, cell: Any, new_cell: An
     return gates, before, gates.sum(0) if has_bias else None
 
 
-@direct("_thnn_fused_gru_cell")
+@direct("_thnn_fused_gru_cell", depends=needs_record)
 def gru_cell(given: Any, product: Any, hidden: Any, first: Any = None, second: Any = None) -> Any:
     return tuple(_cell(ag.gru_gates, given, product, hidden, (first, second), 5))
 

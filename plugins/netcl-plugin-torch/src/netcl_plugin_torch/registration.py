@@ -14,13 +14,13 @@ from typing import Any, Final
 import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from netcl_plugin_torch import device
+from netcl_plugin_torch import device, files
 from netcl_plugin_torch.guard import Guard, raising
 
 #: The modules with rows; the first has the kernels that PyTorch asks for tensors.
 TABLES: Final = (
-    "views", "placing", "elements", "reductions", "indexing", "layers", "windows", "recurrent",
-    "attention", "sampling", "foreach", "optimizers", "autocast",
+    "making", "views", "placing", "elements", "reductions", "indexing", "layers", "windows",
+    "recurrent", "attention", "sampling", "foreach", "optimizers", "autocast",
 )  # fmt: skip
 _KERNELS: Final = (
     "empty.memory_format", "empty_strided", "_copy_from", "_copy_from_and_resize",
@@ -46,6 +46,7 @@ def register() -> None:
     for kernel in _KERNELS:
         library().impl(kernel, loading(kernel), "PrivateUse1")
     device.prepare = load
+    files.register()
 
 
 @cache

@@ -217,7 +217,8 @@ class _Replay:
         def make(first: Any, buffers: Any, bases: Any) -> Any:
             again = bases.get(recipe)  # which the statistics of a call have in common
             if again is None:
-                again = bases[recipe] = recipe([part(first, buffers, bases) for part in parts])
+                tensors = [part(first, buffers, bases) for part in parts]
+                again = bases[recipe] = recipe.make(tensors)
             return wrap_later(shape, dtype, again, which)
 
         return make

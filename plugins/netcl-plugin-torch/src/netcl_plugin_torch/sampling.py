@@ -11,8 +11,8 @@ import torch
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_plugin_torch.dispatch import direct, overload
+from netcl_plugin_torch.making import overwrite
 from netcl_plugin_torch.tensor import NetclTensor, to_device, wrap, write
-from netcl_plugin_torch.views import overwrite
 
 aten = torch.ops.aten
 

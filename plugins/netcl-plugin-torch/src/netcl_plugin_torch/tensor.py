@@ -180,24 +180,6 @@ def filled_raw(shape: tuple[int, ...], name: str, value: Any) -> Any:
     return raw
 
 
-def view(x: NetclTensor, size: Any, strides: Any, offset: int) -> NetclTensor:
-    """Other elements of the memory of `x`."""
-    tensor = _make(NetclTensor, size, strides=strides, storage_offset=offset,
-                 dtype=x.dtype, device=DEVICE)  # fmt: skip
-    geometry = ag.Geometry(tuple(size), tuple(strides), offset)
-    tensor.raw = x.raw.viewed(geometry, None if tensor.is_contiguous() else False)
-    torch._functionalize_unsafe_set(tensor, x)
-    return tensor  # type: ignore[no-any-return]
-
-
-def reshaped(x: NetclTensor, shape: tuple[int, ...]) -> NetclTensor:
-    """All elements of `x`, whose memory holds nothing else and has them in C order."""
-    tensor = _make(NetclTensor, shape, dtype=x.dtype, device=DEVICE)
-    tensor.raw = x.raw.alias(shape)
-    torch._functionalize_unsafe_set(tensor, x)
-    return tensor  # type: ignore[no-any-return]
-
-
 def name_of(dtype: torch.dtype) -> str:
     """netcl's name of a dtype; raises TypeError for one that it does not have."""
     name = NAMES.get(dtype)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from netcl_plugin_conv.convolution import WEIGHTS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_plugin_torch.calls import by_call
 from netcl_plugin_torch.dispatch import Unfit, row
 from netcl_plugin_torch.elements import gradients
 
@@ -45,16 +43,13 @@ def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride
                          mask: Any = None) -> Any:  # fmt: skip
     dims = weight.ndim - 2
     lines = [_each(v, dims) for v in (stride, padding, dilation)]
-    key: tuple[Any, ...] = (*lines, groups, transposed)
+    settings = (*lines, groups, transposed)
     grads: list[Any] = [None, None, None]
     if mask[0]:
-        sizes = x.shape[2:]
-        operand: Any = partial(_operand_gradient, key, sizes)
-        grads[0] = by_call(("conv operand", *key, sizes), operand, grad, weight)
+        grads[0] = _operand_gradient(settings, x.shape[2:], grad, weight)
     if mask[1]:
-        sizes, operands = weight.shape[2:], (grad, x) if transposed else (x, grad)
-        function = partial(_weight_gradient, key, sizes)
-        grads[1] = by_call(("conv weight", *key, sizes), function, *operands)
+        operands = (grad, x) if transposed else (x, grad)
+        grads[1] = _weight_gradient(settings, weight.shape[2:], *operands)
     if mask[2]:
         grads[2] = ag.sum(grad, tuple(i for i in range(grad.ndim) if i != 1))
     return tuple(grads)

@@ -262,7 +262,7 @@ def _newest(cells: Iterable[CellRecord]) -> tuple[CellRecord, ...]:
     newest: dict[tuple[str, ...], CellRecord] = {}
     last: dict[tuple[str, ...], CellRecord] = {}
     for cell in sorted(cells, key=lambda each: (when(each.date), STATES.index(each.state))):
-        place = (cell.cell.core_label, cell.python, cell.runtime["name"], cell.level)
+        place = (cell.cell.line, cell.python, cell.runtime["name"], cell.level)
         if place in last and not last[place].runtime["device"]:
             del newest[*place, *_machine(last[place])]
         last[place] = newest[*place, *_machine(cell)] = cell

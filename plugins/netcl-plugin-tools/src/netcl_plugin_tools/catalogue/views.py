@@ -178,7 +178,7 @@ def matrix(cells: Sequence[CellRecord]) -> Matrix:
 
 
 def _line(cell: CellRecord) -> tuple[str, str]:
-    return cell.cell.core_label, cell.python
+    return cell.cell.line, cell.python
 
 
 def _versions(line: tuple[str, str]) -> list[tuple[int, int, str]]:

@@ -42,7 +42,10 @@ class BoardCell:
 @final
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One version of a plugin at one level: a row per core and Python, a column per runtime."""
+    """One version of a plugin at one level: a row per core, Python and dependency's version.
+
+    Each row has a column per runtime.
+    """
 
     plugin: str
     version: str
@@ -123,7 +126,9 @@ def board(records: Sequence[CellRecord]) -> Board:
     ):
         here = [cell for cell in history if cell.level == level]
         rows = sorted({(c.core, c.core_build, c.python) for c in here}, key=_row)
-        blank = [Cell(plugin, version, *row, runtime="", level=level) for row in rows]
+        own = sorted({c.dependency for c in here if (c.plugin, c.version) == (plugin, version)})
+        blank = [Cell(plugin, version, *row, runtime="", level=level, dependency=dependency)
+                 for row in rows for dependency in own]  # fmt: skip
         places = [[replace(cell, runtime=name) for name in runtimes] for cell in blank]
         rows_of_cells = tuple(
             tuple(BoardCell(c, tuple(history.get(c, ()))) for c in row) for row in places

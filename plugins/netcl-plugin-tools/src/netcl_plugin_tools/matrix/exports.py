@@ -38,7 +38,7 @@ def junit(shown: Board) -> str:
 
 def _case(suite: ET.Element, name: str, place: BoardCell) -> None:
     record = place.latest
-    where = f"core {place.cell.core_label}, Python {place.cell.python}, {place.cell.runtime}"
+    where = f"core {place.cell.line}, Python {place.cell.python}, {place.cell.runtime}"
     seconds = f"{record.seconds if record else 0:.3f}"
     case = ET.SubElement(suite, "testcase", classname=name, name=where, time=seconds)
     kind = {"pass": "", "fail": "failure", "setup_error": "error"}.get(place.state, "skipped")
@@ -85,9 +85,7 @@ def details(shown: Board) -> tuple[list[str], list[list[str]]]:
     rows_of: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
     for section in shown.sections:
         for place in section.places:
-            row = rows_of.setdefault(
-                (f"{section.plugin} {section.version}", place.cell.core_label), {}
-            )
+            row = rows_of.setdefault((f"{section.plugin} {section.version}", place.cell.line), {})
             row[place.cell.runtime, place.cell.python] = SIGNS[place.state].sign
     return [f"{runtime} {python}" for runtime, python in columns], [
         [*who, *(row.get(column, SIGNS[NOT_RUN].sign) for column in columns)]

@@ -6,6 +6,7 @@ environment, and the reason names the two that do not fit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,8 @@ from packaging.utils import canonicalize_name
 COMMAND: Final = "plugins check"
 #: The extra, of such a core and of such a plugin, with what the command needs.
 CHECK: Final = "check"
+#: The extras of a plugin that are an axis of its matrix.
+_VERSIONS: Final = re.compile(r"""extra == ["'](matrix-[\w.-]+)["']""")
 _DEPTH: Final = 20  # requirements of requirements; a circle ends here
 
 
@@ -63,10 +66,25 @@ def best(wheels: Sequence[Wheel], minor: str) -> Wheel:
     )
 
 
-def choose(core: Wheel, plugin: Wheel, python: str, folder: Sequence[Wheel]) -> Choice:
-    """What a plugin needs beside a core under a Python such as `3.11.7`."""
+def versions_of(plugin: Wheel) -> list[tuple[str, str]]:
+    """The extras that say with which versions of others a plugin is checked, oldest name first.
+
+    Each with what it pins: `matrix-torch-2-12` and `torch 2.12.1`.
+    """
+    pins: dict[str, list[str]] = {}
+    for requirement in plugin.requires:
+        for extra in _VERSIONS.findall(str(requirement.marker or "")):
+            name, version = canonicalize_name(requirement.name), str(requirement.specifier)
+            pins.setdefault(extra, []).append(f"{name} {version.lstrip('=')}")
+    return [(extra, ", ".join(sorted(wanted))) for extra, wanted in sorted(pins.items())]
+
+
+def choose(
+    core: Wheel, plugin: Wheel, python: str, folder: Sequence[Wheel], extra: str = ""
+) -> Choice:
+    """What a plugin needs beside a core under a Python such as `3.11.7`, with an extra of its."""
     walk = _RequirementWalk(core, python, folder)
-    problem = walk.visit(core, {CHECK}) or walk.visit(plugin, set())
+    problem = walk.visit(core, {CHECK}) or walk.visit(plugin, {extra} if extra else set())
     checker = None if problem else walk.checker()
     plugins = (wheel for wheel in walk.plugins.values() if wheel not in (core, plugin))
     return Choice(problem, tuple(plugins), tuple(sorted(walk.others)), checker)

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from netcl_core.config import MARKET_PREFIX
 from netcl_core.errors import PluginError, message
-from netcl_plugin_tools.matrix.fitting import Choice, best, choose
+from netcl_plugin_tools.matrix.fitting import Choice, best, choose, versions_of
 from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.records import Cell, CellRecord
 from netcl_plugin_tools.matrix.runtimes import Presence
@@ -132,11 +132,13 @@ def tasks(
         plugins = _one_each(wheels.plugins, python)
         for core in _one_each(wheels.cores, python):
             for plugin in (wheel for wheel in plugins if wheel in wheels.checked):
-                choice = _choice(core, plugin, python, plugins)
-                for presence in runtimes:
-                    cell = Cell(plugin.name, str(plugin.version), str(core.version), core.build,
-                                python.minor, presence.runtime.name, level)  # fmt: skip
-                    planned.append(MatrixTask(cell, core, plugin, python, presence, choice))
+                for extra, dependency in versions_of(plugin) or (("", ""),):
+                    choice = _choice(core, plugin, python, plugins, extra)
+                    for presence in runtimes:
+                        cell = Cell(plugin.name, str(plugin.version), str(core.version), core.build,
+                                    python.minor, presence.runtime.name, level,
+                                    dependency)  # fmt: skip
+                        planned.append(MatrixTask(cell, core, plugin, python, presence, choice))
     return planned
 
 
@@ -145,7 +147,7 @@ def part(planned: Sequence[MatrixTask], number: int, count: int) -> list[MatrixT
     tasks_of: dict[tuple[str, ...], list[MatrixTask]] = {}
     for task in planned:
         cell = task.cell
-        place = (cell.plugin, cell.version, cell.core_label, task.python.version)
+        place = (cell.plugin, cell.version, cell.line, task.python.version)
         tasks_of.setdefault(place, []).append(task)
     return [
         task
@@ -163,10 +165,12 @@ def _one_each(wheels: Sequence[Wheel], python: Interpreter) -> list[Wheel]:
     return [best(each, python.minor) for each in builds.values()]
 
 
-def _choice(core: Wheel, plugin: Wheel, python: Interpreter, plugins: Sequence[Wheel]) -> Choice:
+def _choice(
+    core: Wheel, plugin: Wheel, python: Interpreter, plugins: Sequence[Wheel], extra: str
+) -> Choice:
     if python.problem:
         return Choice("")
-    return choose(core, plugin, python.version, plugins)
+    return choose(core, plugin, python.version, plugins, extra)
 
 
 def settled(content: Mapping[str, str], record: CellRecord | None, rerun: Sequence[str]) -> bool:

@@ -25,12 +25,18 @@ STATES: Final[tuple[State, ...]] = ("pass", "fail", "setup_error", "unsupported"
 RUNTIME: Final = ("name", "platform", "driver", "device")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PYTHON: Final = re.compile(r"\d+\.\d+")
+_DEPENDENCY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*([ ,]+[A-Za-z0-9][A-Za-z0-9._+-]*)*")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The place of a cell: what is checked with what."""
+    """The place of a cell: what is checked with what.
+
+    Attributes:
+        dependency: Which version of what the plugin names, such as `torch 2.12.1`; empty: it names
+            none.
+    """
 
     plugin: str
     version: str
@@ -39,6 +45,7 @@ class Cell:
     python: str
     runtime: str
     level: str
+    dependency: str = ""
 
     @property
     def core_label(self) -> str:
@@ -46,15 +53,21 @@ class Cell:
         return f"{self.core}-{self.core_build}" if self.core_build else self.core
 
     @property
+    def line(self) -> str:
+        """The core, and the dependency's version if there is one."""
+        return f"{self.core_label}, {self.dependency}" if self.dependency else self.core_label
+
+    @property
     def slug(self) -> str:
         """A file name."""
-        parts = (f"{self.plugin}-{self.version}", self.core_label, f"py{self.python}", self.runtime)
+        parts = [f"{self.plugin}-{self.version}", self.core_label, f"py{self.python}", self.runtime]
+        if self.dependency:
+            parts.append(self.dependency.replace(", ", "-").replace(" ", "-"))
         return "__".join(parts)
 
     def __str__(self) -> str:
         return (
-            f"{self.plugin} {self.version}, core {self.core_label}, Python {self.python}, "
-            f"{self.runtime}"
+            f"{self.plugin} {self.version}, core {self.line}, Python {self.python}, {self.runtime}"
         )
 
 
@@ -87,6 +100,7 @@ class CellRecord:
     packages: Mapping[str, str] = field(default_factory=dict)
     content: Mapping[str, str] = field(default_factory=dict)
     check: CheckRecord | None = None
+    dependency: str = ""
     schema: int = SCHEMA
     kind: str = "cell"
 
@@ -94,7 +108,7 @@ class CellRecord:
     def cell(self) -> Cell:
         """Where it belongs."""
         place = (self.plugin, self.version, self.core, self.core_build, self.python)
-        return Cell(*place, self.runtime["name"], self.level)
+        return Cell(*place, self.runtime["name"], self.level, self.dependency)
 
     def as_json(self) -> dict[str, Any]:
         """The record as JSON data."""
@@ -173,6 +187,8 @@ def _check_place(cell: Cell) -> None:
     for text in (cell.plugin, cell.runtime, cell.core_build or "0", cell.python):
         if not _NAME.fullmatch(text):
             raise ValueError(f"the name {text!r:.80}")
+    if cell.dependency and not _DEPENDENCY.fullmatch(cell.dependency):
+        raise ValueError(f"the dependency {cell.dependency!r:.80}")
     if cell.level not in LEVELS or not _PYTHON.fullmatch(cell.python):
         raise ValueError(f"level {cell.level!r:.80}, Python {cell.python!r:.80}")
 

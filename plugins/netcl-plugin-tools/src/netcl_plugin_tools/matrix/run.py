@@ -142,7 +142,7 @@ def _report(results: Sequence[CellResult], options: MatrixOptions) -> None:
 def _data(result: CellResult) -> Mapping[str, Any]:
     record = result.record.as_json()
     names = ("plugin", "version", "core", "core_build", "python", "runtime", "level", "state",
-             "reason", "date", "seconds")  # fmt: skip
+             "reason", "date", "seconds", "dependency")  # fmt: skip
     return {**{name: record[name] for name in names}, "kept": result.kept}
 
 
