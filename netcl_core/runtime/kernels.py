@@ -201,7 +201,8 @@ class Bound:
     """
 
     __slots__ = (
-        "_packers", "_picking", "_steps", "device", "layouts", "outputs", "scalars", "scratch", "zeros",
+        "_packers", "_picking", "_steps", "device", "layouts", "outputs", "scalars", "scratch",
+        "zeros",
     )  # fmt: skip
 
     def __init__(
