@@ -125,6 +125,7 @@ _SHORT: Final = {
     **dict.fromkeys(("arange", "eye", "from_buffer", "from_dlpack", "linspace"), "creation"),
     **dict.fromkeys(("get_rng_state", "initial_seed", "seed", "set_rng_state"), "random"),
     "_assert": "port",
+    "auto_replay": "capture",
     "autocast": "amp",
     "load": "serialization",
     "profile": "profiler",

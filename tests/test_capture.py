@@ -407,7 +407,7 @@ def test_running_statistics_move_where_they_lie(seen: str, device: nc.Device) ->
         np.testing.assert_array_equal(mean.numpy(), running[0].numpy())
     assert running[2].item() == 4
     assert graph._compiled is not None
-    copies = [x for x in graph._compiled._commands if isinstance(x, CopyCommand)]
+    copies = [x for x in graph._compiled.commands if isinstance(x, CopyCommand)]
     assert len(copies) == (3 if not device.has_kernels else int(seen != "nothing"))
 
 

@@ -80,7 +80,7 @@ __all__ = sorted(
 _NAMESPACES: Final = {
     "amp": "AmpPolicy amp_policy casting named_policy",
     "autodiff": "Function detect_anomaly once_differentiable set_detect_anomaly",
-    "capture": "CompiledGraph capture",
+    "capture": "CompiledGraph auto_replay capture",
     "creation": "arange eye linspace",
     "fusion": "inlined",
     "patterns": (

@@ -17,7 +17,7 @@ from typing import Any, Final, final
 from netcl_core import Device, Tensor, default_device, get_device
 from netcl_core.autograd import as_operand
 from netcl_core.errors import ReplayError, message
-from netcl_core.inspect.captures import refuse_in_capture
+from netcl_core.inspect.captures import captures, refuse_in_capture
 from netcl_core.inspect.recorded import thread
 from netcl_core.inspect.streams import OpenCLStream, own_stream, stream_of
 from netcl_plugin_capture.commands import Command, LaunchCommand, identity
@@ -75,7 +75,7 @@ class CompiledGraph:
         self._assigned: Any = None
         self._dropped: list[tuple[Tensor, Tensor | None]] = []
         self._leaves: list[tuple[Tensor, Any, Tensor | None]] = []
-        self._compiled: _Replays | None = None
+        self._compiled: Replays | None = None
         self._lock = threading.Lock()
 
     # -- the capture -------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class CompiledGraph:
 
     def _compile(self, inputs: Sequence[Any], outputs: Any) -> None:
         gradients = [gradient for _, _, gradient in self._leaves if gradient is not None]
-        self._compiled = _Replays(self._captured(), inputs, outputs, gradients)
+        self._compiled = Replays(self._captured(), inputs, outputs, gradients)
 
     def replay(self, new_inputs: Sequence[Any]) -> Any:
         """Do all of it again with other inputs; does not wait for the device.
@@ -195,6 +195,11 @@ class CompiledGraph:
                 leaf.grad = gradient
 
 
+def is_free() -> bool:
+    """Whether nobody traces, captures or differentiates what this thread does now."""
+    return not captures and thread.tracer is None and thread.ending is None
+
+
 def capture(
     step: Callable[..., Any],
     *examples: Any,
@@ -233,58 +238,82 @@ def capture(
 
 
 @final
-class _Replays:
-    """A captured block with its inputs and outputs, ready to run."""
+class Replays:
+    """A captured block with its inputs and outputs, ready to run.
+
+    Attributes:
+        inputs: What changes.
+        commands: What a run does.
+        changed: The tensors that a run changes.
+        outputs: What it gives, the same tensors each time.
+
+    Args:
+        shown: What the user has besides the outputs; None: anything may be.
+    """
 
     def __init__(
-        self, captured: Recording, inputs: Sequence[Any], outputs: Any, gradients: Sequence[Tensor]
-    ) -> None:
+        self, captured: Recording, inputs: Sequence[Any], outputs: Any,
+        shown: Sequence[Tensor] | None = None,
+    ) -> None:  # fmt: skip
         device = self.device = captured.device
         used = {identity(buffer) for command in captured.commands for buffer in command.buffers}
-        shown = {identity(gradient.memory) for gradient in gradients}
-        mapped(outputs, lambda operand: shown.add(identity(operand.value.memory)))
-        used |= shown
-        commands = in_place(captured.commands, captured.births, shown)
-        self._inputs = GraphInputs(device, inputs, used, captured.checks)
-        self._commands = [self._moved(command) for command in commands]
+        seen = {identity(x.memory) for x in shown or ()}
+        mapped(outputs, lambda operand: seen.add(identity(operand.value.memory)))
+        used |= seen
+        commands = captured.commands
+        if shown is not None:
+            commands = in_place(commands, captured.births, seen)
+        self.inputs = GraphInputs(device, inputs, used, captured.checks)
+        self.commands = [self._moved(command) for command in commands]
         self._conditions = captured.conditions
-        self._changed = list(captured.changed.values())
+        self.changed = list(captured.changed.values())
         self._shown: set[int] = set()
         self.outputs = mapped(outputs, self._output)
-        self._inputs.settle(self._commands, self._shown)
+        self.inputs.settle(self.commands, self._shown)
         own = own_stream(device)
-        self._prepared = (
-            OpenCLReplay(own, self._commands) if isinstance(own, OpenCLStream) else None
-        )
+        self._prepared = OpenCLReplay(own, self.commands) if isinstance(own, OpenCLStream) else None
 
     def _moved(self, command: Command) -> Any:
         held: Any = command
-        return replace(held, buffers=[self._inputs.of_graph(buffer) for buffer in command.buffers])
+        return replace(held, buffers=[self.inputs.of_graph(buffer) for buffer in command.buffers])
 
     def _output(self, operand: Tensor) -> Tensor:
         value = operand.value
-        buffer = self._inputs.of_graph(value.memory)
+        buffer = self.inputs.of_graph(value.memory)
         shape = value.shape if value.geometry is None else (value.storage.size,)
         output = Tensor(buffer, shape, value.dtype, value.device)
         if value.geometry is not None:
             output = output.viewed(value.geometry)
-        self._changed.append(output)
+        self.changed.append(output)
         self._shown.add(identity(buffer))
         return output
 
     def run(self, new_inputs: Sequence[Any]) -> None:
         """Take the inputs and enqueue everything; raises for inputs that do not fit before."""
+        self.enqueue(self.fitting(new_inputs))
+
+    def fitting(self, new_inputs: Sequence[Any]) -> Sequence[Any]:
+        """The inputs for `enqueue`; raises for what does not fit, and nothing has been done."""
         for condition in self._conditions:
             condition()
-        data, stream = self._inputs.fitting(new_inputs), stream_of(self.device)
-        for number, position, buffer in self._inputs.take(data, stream):
-            self._commands[number].buffers[position] = buffer
-            if self._prepared is not None:
-                self._prepared.bind([(number, position)], buffer)
+        return self.inputs.fitting(new_inputs)
+
+    def bind(self, uses: Sequence[tuple[int, int]], buffer: Any) -> None:
+        """Give commands, each at a position, another buffer."""
+        for number, position in uses:
+            self.commands[number].buffers[position] = buffer
+        if self._prepared is not None:
+            self._prepared.bind(uses, buffer)
+
+    def enqueue(self, data: Sequence[Any]) -> None:
+        """Enqueue everything, with what `fitting` gave."""
+        stream = stream_of(self.device)
+        for number, position, buffer in self.inputs.take(data, stream):
+            self.bind([(number, position)], buffer)
         if self._prepared is not None and stream is own_stream(self.device):
             self._prepared.run()
         else:
-            for command in self._commands:
+            for command in self.commands:
                 command.run(stream)
-        for tensor in self._changed:
+        for tensor in self.changed:
             tensor.mark_changed()

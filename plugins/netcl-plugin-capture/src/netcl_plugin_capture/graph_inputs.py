@@ -129,6 +129,10 @@ class GraphInputs:
             if key not in fixed and all(commands[i].replaceable(j) for i, j in uses):
                 place.uses = uses
 
+    def written(self) -> bool:
+        """Whether the graph writes to one of them."""
+        return any(place.uses is None for place in self.moved.values())
+
     def take(
         self, data: Sequence[Tensor | Array], stream: Stream
     ) -> Iterator[tuple[int, int, Any]]:
