@@ -52,19 +52,23 @@ print(np.ptp(x.grad), x.grad.numpy()[0, 0] == row.sum(), np.ptp(y.grad), y.grad.
 
 
 @pytest.mark.parametrize(
-    ("asked", "who"),
+    ("asked", "who", "plugin"),
     [
-        ("ag.grad(ag.gelu(x), x, create_graph=True)", "create_graph=True through gelu"),
-        ("ag.grad(f(x)[1], f(x)[0])", "a gradient for one of several results of"),
+        ("ag.grad(ag.gelu(x), x, create_graph=True)", "create_graph=True through gelu", "fusion"),
+        ("ag.grad(f(x)[1], f(x)[0])", "a gradient for one of several results of", "fusion"),
+        ("ag.no_grad(numbers)", "no_grad of a generator or a coroutine", "autodiff"),
     ],
 )
-def test_gradients_say_what_to_install(python: Callable[..., str], asked: str, who: str) -> None:
+def test_it_says_what_to_install(
+    python: Callable[..., str], asked: str, who: str, plugin: str
+) -> None:
     code = (
         ALONE
         + f"""
 import netcl_core.autograd as ag
 x = nc.tensor([0.5], requires_grad=True)
 f = ag.jit_compile(lambda x: [y := ag.gelu(x), ag.gelu(y)])
+def numbers(): yield 1
 try:
     {asked}
 except nc.errors.MissingNamespaceError as error:
@@ -72,7 +76,7 @@ except nc.errors.MissingNamespaceError as error:
 """
     )
     said = python(code, NETCL_PLUGINS="elementwise", NETCL_DEVICE="numpy")
-    assert said.startswith(who) and "netcl-plugin-fusion" in said
+    assert said.startswith(who) and f"netcl-plugin-{plugin}" in said
 
 
 def test_the_settings_hold(python: Callable[..., str]) -> None:
