@@ -79,6 +79,13 @@ except nc.errors.MissingNamespaceError as error:
     assert said.startswith(who) and f"netcl-plugin-{plugin}" in said
 
 
+def test_a_table_of_devices_needs_no_market(python: Callable[..., str]) -> None:
+    code = ALONE + "from netcl_core.cli import devices; print('-'); devices.show_devices(False)"
+    _, header, *rows = python(code, NETCL_DEVICE="numpy").splitlines()
+    (row,) = [row for row in rows if row.startswith("* ") and "NumPy" in row]
+    assert row.index("NumPy") == header.index("name")
+
+
 def test_the_settings_hold(python: Callable[..., str]) -> None:
     code = ALONE + "print({each.name: each.reason for each in nc.plugins.list()}['losses'])"
     said = python(code, **NAMED, NETCL_PLUGINS_DISABLE="losses")
