@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from netcl_core import config
-
 _GAP: Final = "  "
 _USUAL_WIDTH: Final = 80
 _NARROWEST: Final = 8  # what a folded column keeps at least
@@ -35,10 +33,15 @@ def print_table(
     columns = zip(*flat, strict=True)
     least = [_NARROWEST if terminal else _longest_word(column) for column in columns]
     widths = _fitting(widths, folds, least, _columns())
-    bold = terminal and config.takes_styles()
+    bold = terminal and _takes_styles()
     for number, row in enumerate(flat):
         for line in _lines(row, widths, terminal) if number or any(header) else ():
             print(f"{_BOLD}{line}{_PLAIN}" if bold and not number else line)
+
+
+def _takes_styles() -> bool:
+    """Whether a terminal may be sent bold text: not if NO_COLOR is set or TERM is `dumb`."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _clean(cell: str) -> str:
