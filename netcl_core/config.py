@@ -319,11 +319,6 @@ def base_of(name: str) -> Path:
     return path.parent if name in table else here
 
 
-def takes_styles() -> bool:
-    """Whether a terminal may be sent bold text: not if NO_COLOR is set or TERM is `dumb`."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
-
-
 def under_test() -> bool:
     """Whether pytest is running a test, which may be about something else than this."""
     return "PYTEST_CURRENT_TEST" in os.environ

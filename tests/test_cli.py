@@ -13,10 +13,10 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from netcl_market import doctor
+from netcl_market import doctor, tables
 from terminal import on_terminal
 
-from netcl_core.cli import devices, main, tables
+from netcl_core.cli import devices, main
 from netcl_core.errors import DeviceError, PluginError
 from netcl_core.hardware import device_table, runtimes
 from netcl_core.hardware.device import Device, stand_in

@@ -51,20 +51,39 @@ print(np.ptp(x.grad), x.grad.numpy()[0, 0] == row.sum(), np.ptp(y.grad), y.grad.
     assert said == "0.0 True 0.0 (7, 1, 2)"
 
 
-def test_gradients_to_be_differentiated_say_what_to_install(python: Callable[..., str]) -> None:
+@pytest.mark.parametrize(
+    ("asked", "who", "plugin"),
+    [
+        ("ag.grad(ag.gelu(x), x, create_graph=True)", "create_graph=True through gelu", "fusion"),
+        ("ag.grad(f(x)[1], f(x)[0])", "a gradient for one of several results of", "fusion"),
+        ("ag.no_grad(numbers)", "no_grad of a generator or a coroutine", "autodiff"),
+    ],
+)
+def test_it_says_what_to_install(
+    python: Callable[..., str], asked: str, who: str, plugin: str
+) -> None:
     code = (
         ALONE
-        + """
+        + f"""
 import netcl_core.autograd as ag
 x = nc.tensor([0.5], requires_grad=True)
+f = ag.jit_compile(lambda x: [y := ag.gelu(x), ag.gelu(y)])
+def numbers(): yield 1
 try:
-    ag.grad(ag.gelu(x), x, create_graph=True)
+    {asked}
 except nc.errors.MissingNamespaceError as error:
     print(error)
 """
     )
     said = python(code, NETCL_PLUGINS="elementwise", NETCL_DEVICE="numpy")
-    assert said.startswith("create_graph=True through gelu: ") and "netcl-plugin-fusion" in said
+    assert said.startswith(who) and f"netcl-plugin-{plugin}" in said
+
+
+def test_a_table_of_devices_needs_no_market(python: Callable[..., str]) -> None:
+    code = ALONE + "from netcl_core.cli import devices; print('-'); devices.show_devices(False)"
+    _, header, *rows = python(code, NETCL_DEVICE="numpy").splitlines()
+    (row,) = [row for row in rows if row.startswith("* ") and "NumPy" in row]
+    assert row.index("NumPy") == header.index("name")
 
 
 def test_the_settings_hold(python: Callable[..., str]) -> None:

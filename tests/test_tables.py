@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from netcl_core.cli import tables
+from netcl_market import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = ("plugin", "why")
@@ -104,7 +103,7 @@ def test_the_header_is_bold_where_that_is_wanted(variables: dict[str, str], bold
     controller, child_end = pty.openpty()
     fcntl.ioctl(child_end, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 30, 0, 0))
     kept = {key: value for key, value in os.environ.items() if key not in {"TERM", "NO_COLOR"}}
-    code = f"from netcl_core.cli.tables import print_table; print_table({HEADER}, {ROWS}, ('why',))"
+    code = f"from netcl_market.tables import print_table; print_table({HEADER}, {ROWS}, ('why',))"
     environment = {**kept, **({"TERM": "xterm"} if variables else {}), **variables}
     subprocess.run(
         [sys.executable, "-c", code],

@@ -1,7 +1,7 @@
 """The `netcl` command, and what the commands of plugins share with it.
 
-    from netcl_core.cli import complain, print_json, print_table, print_text, usage_ends
-    from netcl_core.cli import device_data, print_devices, print_parts, waiting
+    from netcl_core.cli import complain, print_json, print_table, usage_ends
+    from netcl_core.cli import device_data, print_devices, print_parts
 
 Importing this package imports none of them: `netcl plugins list` has to start without click.
 """
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from netcl_core.cli.endings import usage_ends as usage_ends
     from netcl_core.cli.tables import print_json as print_json
     from netcl_core.cli.tables import print_table as print_table
-    from netcl_core.cli.tables import print_text as print_text
-    from netcl_core.cli.tables import waiting as waiting
 
 #: module -> its names
 _NAMES: Final = {
     "cli.devices": "device_data print_devices print_parts",
     "cli.endings": "complain usage_ends",
-    "cli.tables": "print_json print_table print_text waiting",
+    "cli.tables": "print_json print_table",
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 

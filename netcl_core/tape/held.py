@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import types
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
+from netcl_core import plugins
 from netcl_core.errors import ArgumentError, message
 
 #: Makes the context manager for one stretch of a function's code.
@@ -18,83 +18,19 @@ Scope: TypeAlias = Callable[[], AbstractContextManager[Any]]
 def held(scope: Scope, who: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose code runs within a scope: a plain one, a generator, a coroutine, or both.
 
-    Raises ArgumentError for a class and for what cannot be called.
+    Raises ArgumentError for a class and for what cannot be called, MissingNamespaceError for what
+    can be suspended where nothing leaves the scope meanwhile.
     """
     if inspect.isclass(function) or not callable(function):
         given = f"{function!r} to decorate"
         raise ArgumentError(message(who, given, "a function", "Decorate a class's methods"))
-    return functools.wraps(function)(_form(function)(scope, function))
 
-
-def _form(function: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
-    if inspect.isgeneratorfunction(function):
-        return _generator
-    if inspect.iscoroutinefunction(function):
-        return _coroutine
-    return _async_generator if inspect.isasyncgenfunction(function) else _plain
-
-
-def _plain(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         with scope():
             return function(*args, **kwargs)
 
-    return call
-
-
-def _generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return (yield from _driven(scope, function(*args, **kwargs)))
-
-    return call
-
-
-def _coroutine(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        return await _driven(scope, function(*args, **kwargs))
-
-    return call
-
-
-def _async_generator(scope: Scope, function: Callable[..., Any]) -> Callable[..., Any]:
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        run = function(*args, **kwargs)
-        step = run.asend(None)
-        while True:
-            try:
-                value = await _driven(scope, step)
-            except StopAsyncIteration:
-                return
-            try:
-                sent = yield value
-            except GeneratorExit:
-                await _driven(scope, run.aclose())
-                raise
-            except BaseException as error:  # whatever was thrown in is the function's own affair
-                step = run.athrow(error)
-            else:
-                step = run.asend(sent)
-
-    return call
-
-
-@types.coroutine
-def _driven(scope: Scope, run: Any) -> Generator[Any, Any, Any]:
-    """Run a generator or an awaitable, each stretch up to its next yield within the scope."""
-    advance: Callable[[], Any] = functools.partial(run.send, None)
-    while True:
-        try:
-            with scope():
-                value = advance()
-        except StopIteration as end:
-            return end.value
-        try:
-            sent = yield value
-        except GeneratorExit:
-            with scope():
-                run.close()
-            raise
-        except BaseException as error:  # whatever was thrown in is the function's own affair
-            advance = functools.partial(run.throw, error)
-        else:
-            advance = functools.partial(run.send, sent)
+    kinds = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
+    if any(is_one(function) for is_one in kinds):
+        autodiff = plugins.namespace("autodiff", f"{who} of a generator or a coroutine")
+        call = autodiff.held_while_running(scope, function)
+    return functools.wraps(function)(call)

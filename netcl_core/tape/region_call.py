@@ -111,9 +111,9 @@ class RegionCall(PlainCall):
 
     def region_of(
         self, inputs: Sequence[Any], scalars: Sequence[Any]
-    ) -> tuple[Plan, Sequence[Any], Sequence[Any], Callable[[Plan, str], Any]]:
-        """The plan of all results, its inputs and scalars, and what makes a call of a plan."""
-        return self.plan, inputs, scalars, RegionCall
+    ) -> tuple[Plan, Sequence[Any], Sequence[Any]]:
+        """The plan of all results, its inputs and scalars."""
+        return self.plan, inputs, scalars
 
     def _prepare(self) -> None:
         """Make the forward stage: its source, and its launch if one alone does."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import netcl_core as nc
-from netcl_core.cli import device_data, print_devices, print_json, print_parts, print_table, waiting
+from netcl_core.cli import device_data, print_devices, print_json, print_parts
 from netcl_core.config import cache_root
 from netcl_core.errors import NetclError, PluginWarning, SlowWarning
 from netcl_core.inspect.runtimes import (
@@ -29,6 +29,7 @@ from netcl_core.inspect.runtimes import (
 from netcl_market.doctor_checks import doctor_checks
 from netcl_market.driver_trial import ENDED
 from netcl_market.probe import probe
+from netcl_market.tables import print_table, waiting
 
 _MAPPED: Final = Path("/proc/self/maps")
 

@@ -13,12 +13,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from netcl_core.cli import print_json, print_table, print_text
+from netcl_core.cli import print_json
 from netcl_core.plugins import protocol
 from netcl_core.plugins.protocol import PRIMITIVES, Plugin, canonical
 from netcl_market.searching import read_catalogue, search
 from netcl_market.states import States
 from netcl_market.survey import survey, unknown_names
+from netcl_market.tables import print_table, print_text
 
 _FACTS: Final = (
     "name", "distribution", "version", "kind", "state", "code", "reason", "remedy", "group",

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from netcl_core.cli import print_json, waiting
+from netcl_core.cli import print_json
 from netcl_core.errors import PluginError, RecordError
 from netcl_core.inspect.data import Scratch
 from netcl_core.plugins.protocol import LOCK_FILE, lock_file, nearest_lock_file
@@ -26,6 +26,7 @@ from netcl_market.installed import by_name, core
 from netcl_market.lock import Lock, read
 from netcl_market.lock_differences import differences, notes
 from netcl_market.lock_verification import Difference, compare, withdrawn
+from netcl_market.tables import waiting
 
 _SECONDS: Final = 600
 

@@ -12,6 +12,7 @@ from netcl_plugin_autodiff.function import Function, FunctionCtx, once_different
 from netcl_plugin_autodiff.grad_manager import AttachSpec, GradManager, GradManagerGroup
 from netcl_plugin_autodiff.gradcheck import gradcheck, gradgradcheck
 from netcl_plugin_autodiff.recording import get_backwarding_grad_manager
+from netcl_plugin_autodiff.suspended import held_while_running as held_while_running
 
 __all__ = [
     "AttachSpec",

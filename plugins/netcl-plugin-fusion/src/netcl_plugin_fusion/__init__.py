@@ -4,7 +4,8 @@
 `joined_casts` makes one launch of the casts of many weights, `parts` and `part_tracer` fuse what
 lies between two places where a function needs data, and `explanation` tells what was fused.
 `gradient_region` makes a region of the gradients of another, by the derivatives of its expressions:
-for gradients that are differentiated again.
+for gradients that are differentiated again. `separating` tells results of one kernel apart, of
+which one follows from another: for gradients of the one by the other.
 """
 
 from __future__ import annotations

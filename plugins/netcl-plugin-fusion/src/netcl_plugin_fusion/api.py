@@ -8,9 +8,10 @@ from netcl_plugin_fusion.gradient_region import gradient_region, with_gradients
 from netcl_plugin_fusion.inline import inlined
 from netcl_plugin_fusion.neighbours import FusedOperatorStep, join
 from netcl_plugin_fusion.parts import Parts, Timing
+from netcl_plugin_fusion.separating import separate
 
 __all__ = [
     "FusedOperatorCall", "FusedOperatorStep", "Lowered", "Parts", "Timing", "explain",
-    "gradient_region", "inlined", "join", "lower", "skipped", "why_alone",
+    "gradient_region", "inlined", "join", "lower", "separate", "skipped", "why_alone",
     "with_gradients",
 ]  # fmt: skip

@@ -74,13 +74,13 @@ class FusedOperatorCall(PlainCall):
 
     def region_of(
         self, inputs: Sequence[Any], scalars: Sequence[Any]
-    ) -> tuple[Plan, Sequence[Any], Sequence[Any], Callable[[Plan, str], Any]] | None:
+    ) -> tuple[Plan, Sequence[Any], Sequence[Any]] | None:
         """The same of the group behind; the op's own value is None."""
         if self.after is None or self.after.value is None:
             return None
         given = list(inputs[self._cuts[1] :])
         given.insert(self.after.value, None)
-        return self.after.plan, given, scalars[self._scalars_before :], RegionCall
+        return self.after.plan, given, scalars[self._scalars_before :]
 
     # -- the kernel ------------------------------------------------------------------
 

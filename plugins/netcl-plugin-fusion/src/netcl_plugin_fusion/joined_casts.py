@@ -13,7 +13,13 @@ from typing import Any, Final, final
 from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Node
 from netcl_core.inspect.programs import Growing, RegionStep, Step, Unit, is_leaf, region_of
-from netcl_core.inspect.recorded import RegionCall, apply, plan_gradients, recomputed_gradients
+from netcl_core.inspect.recorded import (
+    PlainCall,
+    RegionCall,
+    apply,
+    plan_gradients,
+    recomputed_gradients,
+)
 from netcl_core.inspect.streams import stream_of
 
 #: So many casts are one launch at most: their gradients wait for each other, and whoever sends
@@ -89,13 +95,9 @@ class CastsStep(Step):
 
 
 @final
-class CastsCall:
+class CastsCall(PlainCall):
     """Several casts from one dtype to another, as a call (see `apply.Call`)."""
 
-    keeps = False
-    view = False
-    packs = False
-    adds = False
     layouts = ()
 
     def __init__(self, calls: Sequence[RegionCall]) -> None:
@@ -152,10 +154,6 @@ class CastsCall:
         if all(x.geometry is None for x in inputs):
             return self._cast(range(len(inputs)), inputs, False)
         return [call.run([x], ()) for call, x in zip(self.calls, inputs, strict=True)]
-
-    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, None]:
-        """The same; the gradients want nothing else."""
-        return self.run(inputs, scalars), None
 
     def flows(self, needs: Sequence[bool]) -> tuple[bool, ...]:
         """Of each result, whether its gradient reaches an input that needs one."""

@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from netcl_market.tables import print_text
 from rich.console import Console
 
-from netcl_core.cli import print_json, print_table, print_text
+from netcl_core.cli import print_json, print_table
 from netcl_core.errors import TargetError, message
 from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.check import checking as check

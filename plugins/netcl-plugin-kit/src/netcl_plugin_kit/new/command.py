@@ -7,8 +7,9 @@ from pathlib import Path
 from textwrap import fill
 
 import click
+from netcl_market.tables import print_text
 
-from netcl_core.cli import print_json, print_text
+from netcl_core.cli import print_json
 from netcl_core.plugins.protocol import RecordKind
 from netcl_plugin_kit.new.scaffolds import SCAFFOLDS, scaffold_of
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
+from netcl_market.tables import print_text
+
 from netcl_core import Device, default_device, dtype_name, get_device, use_device
 from netcl_core.autograd import Operator
-from netcl_core.cli import print_json, print_table, print_text
+from netcl_core.cli import print_json, print_table
 from netcl_core.errors import MissingOpError
 from netcl_core.inspect.recorded import OperatorCall
 from netcl_core.plugins.protocol import decision_on, registry

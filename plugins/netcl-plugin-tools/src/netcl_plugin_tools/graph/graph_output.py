@@ -10,11 +10,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from netcl_market.tables import print_text, waiting
 from netcl_plugin_kit.writing import write_text
 
 from netcl_core import Tensor, dtype_name
 from netcl_core.autograd import Tape, jit_compile
-from netcl_core.cli import print_json, print_table, print_text, waiting
+from netcl_core.cli import print_json, print_table
 from netcl_core.errors import FusionError, NetclError, message
 from netcl_core.inspect.programs import Jitted, traced
 from netcl_core.inspect.recorded import Target, target_of

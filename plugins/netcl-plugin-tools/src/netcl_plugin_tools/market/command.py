@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from netcl_market.tables import print_text
 
-from netcl_core.cli import print_json, print_text
+from netcl_core.cli import print_json
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from click import UsageError
+from netcl_market.tables import print_text
 from netcl_plugin_kit.writing import write_text
 
-from netcl_core.cli import print_json, print_table, print_text
+from netcl_core.cli import print_json, print_table
 from netcl_core.errors import RecordError, message
 from netcl_plugin_tools.matrix import exports, pages
 from netcl_plugin_tools.matrix.board import Board, board, counts

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from netcl_core.cli import print_json, print_text, waiting
+from netcl_market.tables import print_text, waiting
+
+from netcl_core.cli import print_json
 from netcl_core.config import cache_root
 from netcl_core.inspect.data import Scratch
 from netcl_plugin_tools.matrix import pythons

@@ -10,6 +10,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
+from netcl_market.tables import print_text
 from netcl_plugin_kit.speed.comparing import (
     Measured,
     TimedCandidate,
@@ -20,7 +21,7 @@ from netcl_plugin_kit.speed.comparing import (
 from netcl_plugin_kit.why.decisions import why
 
 import netcl_core as nc
-from netcl_core.cli import print_json, print_text
+from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, MissingOpError, NetclError, message
 from netcl_core.inspect.choices import offers_of
 from netcl_core.plugins.protocol import canonical, decision_on, meant, registry

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from netcl_core.cli import print_table, print_text
+from netcl_market.tables import print_text
+
+from netcl_core.cli import print_table
 from netcl_core.inspect.choices import told
 from netcl_plugin_tools.tune.records import TuningRecord
 from netcl_plugin_tools.tune.trials import TriedSettings, TuningTrial
