@@ -157,6 +157,13 @@ def test_an_op_of_the_user_in_a_chain_and_replaced(device: Any, my_op: Any) -> N
     assert host(compiled(x, x)) == [5, 9]
 
 
+def test_one_input_for_both_operands(device: Any) -> None:
+    """The gradient of add_relu reads its result, and comes from both operands."""
+    x = leaf([2.0, -2.0])
+    ag.sum(ag.jit_compile(lambda x: ag.add_relu(x, x))(x)).backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [2.0, 0.0])
+
+
 def test_a_comparison_with_two_consumers(device: Any) -> None:
     """The gradient of relu is a choice; added to another one it needs its parentheses."""
     x = leaf([1.0, -1.0])

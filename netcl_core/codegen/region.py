@@ -74,10 +74,12 @@ class Region:
 def gradient_at_result(region: Region) -> Region | None:
     """The gradient of each input of an op from (its result, the result's gradient).
 
-    None for several ops, and where it reads more than that (`Parsed.at_result`).
+    None for several ops, for an input that is several operands, and where it reads more than that
+    (`Parsed.at_result`).
     """
     step = region.steps[0]
-    if len(region.steps) > 1 or step.cast is not None or not step.parsed.at_result:
+    twice = len({*step.operands}) < len(step.operands)
+    if len(region.steps) > 1 or twice or step.cast is not None or not step.parsed.at_result:
         return None
     primitive = _of_result(step.primitive, len(step.operands), step.choices)
     gradient = PrimitiveStep(primitive, (("in", 0), ("in", 1)), step.choices, step.attrs)
