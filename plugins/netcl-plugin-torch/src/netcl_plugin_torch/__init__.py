@@ -22,7 +22,7 @@ class TorchPlugin:
     def netcl_conformance_cases(self, op: str) -> Any:
         if find_spec("torch") is None:
             return "PyTorch is not installed, whose device this is"
-        from netcl_plugin_torch import conformance  # which imports PyTorch
+        from netcl_plugin_torch import conformance
 
         return conformance.SCENARIOS
 
