@@ -120,6 +120,7 @@ print(json.dumps(said))
 
 BROUGHT = {
     "graph model.py:f": "netcl-plugin-tools",
+    "doctor": "netcl-market",
     "plugins check": "netcl-plugin-kit",
     "plugins list": "netcl-market",
     "matrix run": "netcl-plugin-tools",
@@ -145,12 +146,13 @@ def test_the_core_alone(shelf: Path, new_environment: Callable[..., Environment]
     listed = run([command, "devices", "--json"], clean.work, **clean.variables())
     assert listed.returncode == 0, listed.stderr
     assert [one["id"] for one in json.loads(listed.stdout)["devices"]] == said["devices"]
-    doctor = run([command, "doctor", "--json"], clean.work, **clean.variables())
-    assert doctor.returncode == (0 if len(said["devices"]) > 1 else 3), doctor.stdout
     for words, package in BROUGHT.items():
         missing = run([command, *words.split()], clean.work, **clean.variables())
         assert missing.returncode == 2, missing.stdout
         assert f"Install it with: pip install {package}" in missing.stderr
+    clean.install("netcl-market", links=shelf)
+    doctor = run([command, "doctor", "--json"], clean.work, **clean.variables())
+    assert doctor.returncode == (0 if len(said["devices"]) > 1 else 3), doctor.stdout
 
 
 # -- a market of our own ---------------------------------------------------------------
