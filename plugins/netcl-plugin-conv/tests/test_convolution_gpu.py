@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from convolved import ANY, OPENCL, SETTINGS, compare, drawn
 from daily import today
-from netcl_plugin_conv import conv_gpu
+from netcl_plugin_conv import conv_fold, conv_gpu
 from netcl_plugin_conv.conv_tiles import TILES
 from netcl_plugin_conv.convolution import CONVOLUTIONS, WEIGHTS
 from netcl_plugin_kit.testing import recorded
@@ -119,6 +119,28 @@ def test_few_channels_on_a_gpu(device: nc.Device, dtype: str, playing: Callable[
         compare_all(device, GROUPED, dtype)
     found = {name for name in stream.launched if name.startswith("conv")}
     assert found == {"conv_few", "conv_few_weigh", "conv_total"}
+
+
+#: To pictures of few channels, with steps that leave places out, in one to three dimensions.
+PICTURES: list[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]]] = [
+    ("conv2d", ((5, 3, 21, 18), (20, 3, 7, 5), (20,)), {"padding": (3, 0), "stride": 2}),
+    ("conv_transpose2d", ((5, 20, 6, 7), (20, 2, 4, 3), (2,)),
+     {"stride": (3, 1), "padding": (1, 2), "output_padding": (2, 0), "dilation": (1, 2)}),
+    ("conv_transpose1d", ((7, 9), (7, 3, 6)), {"stride": 7, "output_padding": 3}),
+    ("conv3d", ((2, 1, 5, 6, 7), (6, 1, 3, 3, 2)), {"stride": (1, 2, 3), "padding": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("device", OPENCL, ids=str)
+def test_few_results_are_added_up_on_a_gpu(
+    device: nc.Device, playing: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By two images at a time, and the last one alone."""
+    monkeypatch.setattr(conv_fold, "_CHUNK", 2 * 4 * (3 * 7 * 5) * (11 * 7))
+    playing(device, **{**H200, "max_work_group_size": 256})
+    with recorded(device) as stream:
+        compare_all(device, PICTURES)
+    assert stream.launched.count("conv_fold") == 3 + 1 + 1 + 1
 
 
 def planned(

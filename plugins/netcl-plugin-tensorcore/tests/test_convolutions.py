@@ -269,6 +269,20 @@ def test_zeros_between_results_take_no_launch(kernel: int, gathers: int) -> None
     assert [each.entry for each in kernels.launches].count("conv_gather") == gathers
 
 
+def test_gradients_of_pictures_are_added_up() -> None:
+    """Of three channels: products of all images that fit the cache, then their sums."""
+    attrs = {**ONE, "stride": (2, 2), "padding": ((3, 2),) * 2}
+    specs = nc.Spec((32, 64, 112, 112), "float32"), nc.Spec((64, 3, 7, 7), "float32")
+    out = TRANSPOSED[1].infer(*specs, None, **attrs)
+    device = request_of((1, 1, 1, 1), (1, 1, 1, 1)).device
+    request = ag.Request("conv_transpose2d", device, specs, (out,), attrs)
+    form = next(x for x in convolutions.IMPLEMENTATIONS if "added up" in x.label
+                and x.operator == request.operator)  # fmt: skip
+    assert out.shape == (32, 3, 224, 224) and form.requires.reject(request) is None
+    launches = [each.entry for each in form.plan(request).launches]
+    assert launches == ["copy_vectors", "tensor_products", "conv_fold"] * 4
+
+
 def test_nothing_to_multiply_is_for_others() -> None:
     """No images, and a transposed convolution of no channels."""
     empty = request_of((0, 64, 32, 32), (64, 64, 3, 3))

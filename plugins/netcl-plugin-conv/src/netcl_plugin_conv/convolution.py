@@ -21,6 +21,7 @@ from netcl_plugin_conv import conv_arguments as arguments
 from netcl_plugin_conv import (
     conv_cpu,
     conv_direct,
+    conv_fold,
     conv_geometry,
     conv_gpu,
     conv_patches,
@@ -326,6 +327,22 @@ def _gathering(name: str, dims: int, problem: Any) -> tuple[Implementation, ...]
     )
 
 
+def _reject_folding(request: Request) -> str | None:
+    return conv_fold.unfit(request, problem_of_transposed(request))
+
+
+def folding(dims: int, multiply: conv_fold.Multiply, **more: Any) -> Implementation:
+    """A transposed convolution to few channels as a product, whose results are added up.
+
+    `more` is what its requirements have besides the kind of device.
+    """
+    requires = Requirements(device_kinds=("gpu",), reject=_reject_folding, **more)
+    plan, stretch = partial(conv_fold.folded, multiply=multiply), partial(positions_of, dims)
+    label = "products added up" if multiply is conv_fold.portable else "tensor cores, added up"
+    return Implementation(f"conv_transpose{dims}d", label, plan, requires, 1 + bool(more),
+                          epilogue=True, stretch=stretch)  # fmt: skip
+
+
 def _implementations(
     name: str, problem: Any, function: str, **slots: Any
 ) -> tuple[Implementation, ...]:
@@ -396,7 +413,10 @@ def _transposed(dims: int) -> Operator:
         backward=partial(_backward_transposed, dims),
         saves=(0, 1),
         saves_results=(),
-        implementations=_gathering(name, dims, problem_of_transposed),
+        implementations=(
+            *_gathering(name, dims, problem_of_transposed),
+            folding(dims, conv_fold.portable),
+        ),
         parts=(WEIGHTS[dims - 1],),
         doc=f"{name}(x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, "
         "dilation=1): the gradient of a convolution's input, with weight (in, out / groups, ...)."

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias, final
 
+from netcl_plugin_conv.conv_fold import portable
 from netcl_plugin_conv.conv_geometry import DIMS, Axis, Problem, spread
 from netcl_plugin_conv.conv_gpu import INT_MAX, LOCAL, SUMS
 from netcl_plugin_conv.conv_launch import Buffer, Launcher
@@ -17,6 +18,7 @@ from netcl_plugin_conv.convolution import (
     CONVOLUTIONS,
     TRANSPOSED,
     WEIGHTS,
+    folding,
     positions_of,
     problem_of,
     problem_of_transposed,
@@ -26,6 +28,7 @@ from netcl_plugin_linalg.gemm import Product
 
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec
 from netcl_core.autograd import Implementation, Request, Requirements, Space
+from netcl_plugin_tensorcore import products
 from netcl_plugin_tensorcore.products import (
     INSTRUCTIONS,
     LOOPS,
@@ -526,6 +529,15 @@ def _on_tensor_cores(
                           **slots)  # fmt: skip
 
 
+def _multiplied(request: Request, product: Product) -> Kernels:
+    """A product whose results are added up, by tensor cores where they serve it."""
+    if products.unsuited(request, product) is not None:
+        return portable(request, product)
+    settings = products.default_settings(request, product)
+    assert settings is not None  # else it is unsuited
+    return multiplied(dataclasses.replace(request, settings=settings), product, False)
+
+
 def _implementations() -> Sequence[Implementation]:
     implementations = list[Implementation]()
     for dims in (1, 2, 3):
@@ -537,6 +549,9 @@ def _implementations() -> Sequence[Implementation]:
         ):
             name = operator[dims - 1].name
             implementations.append(_on_tensor_cores(name, task_of, operator is WEIGHTS, **more))
+        implementations.append(
+            folding(dims, _multiplied, dtypes=("float32",), compiles="tensorcore/probe.cl.j2")
+        )
     return implementations
 
 
