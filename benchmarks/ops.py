@@ -83,7 +83,7 @@ def ops(n: int) -> Ops:
             "repeat_interleave": (lambda f, x: f.repeat_interleave(x, 4, 0), [(1024 * n, 1024)]),
             "pad constant": (lambda f, x: f.pad(x, (1, 1, 1, 1)), [image]),
             "pad reflect": (lambda f, x: f.pad(x, (1, 1, 1, 1), mode="reflect"), [image]),
-            "where": (lambda f, a, b: f.where(a > 0, a, a * b), [rows, rows]),
+            "where": (lambda f, a, b: f.where(a > 0, a * b, f.tanh(a) * b), [rows, rows]),
             "clamp": (lambda f, x: f.clamp(x, -1, 1), [rows]),
             "lerp": (lambda f, a, b: f.lerp(a, b, 0.3), [rows, rows]),
             "gelu": (lambda f, x: f.gelu(x, approximate="tanh"), [rows]),

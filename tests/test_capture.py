@@ -289,6 +289,19 @@ def test_indices_are_checked_at_a_replay(device: nc.Device) -> None:
             graph(wrong)
 
 
+def test_what_a_check_lets_run_belongs_to_the_capture(device: nc.Device) -> None:
+    """A compiled function goes on, with data, where an op looks at them: at its first call here."""
+
+    def places(x: Any) -> Any:
+        return ag.one_hot((ag.sum(x, 1) > 0).astype("int64"), 2)
+
+    compiled = ag.jit_compile(places)
+    compiled.quiet = True
+    x = nc.tensor([[1.0, 2.0], [-1.0, -2.0]])
+    graph = ag.capture(lambda x: compiled(x) * 1, x)
+    assert graph(-x).tolist() == places(-x).tolist() == [[1, 0], [0, 1]]
+
+
 def test_anomaly_mode_reads_values(fast: nc.Device) -> None:
     w = leaf((3,), 0)
     with ag.detect_anomaly(), pytest.raises(ReplayError, match="values cannot be read"):

@@ -488,3 +488,30 @@ for device in nc.devices()[:1]:
     path = os.environ.get("PYTHONPATH", "")
     sources = {python(code, PYTHONHASHSEED=seed, PYTHONPATH=path) for seed in ("0", "1", "77")}
     assert len(sources) == 1 and len(sources.pop()) == 64
+
+
+QUESTIONS: dict[str, Callable[[Any], Any]] = {
+    "contiguous": lambda x: x.contiguous(),
+    "contiguous view": lambda x: x.t().contiguous(),
+    "stride": lambda x: x * x.stride(0) + x.t().stride(0),
+    "is_contiguous": lambda x: x * 2 if x.is_contiguous() else x * 3,
+    "storage_offset": lambda x: x * x.storage_offset(),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_how_elements_lie_is_asked_as_in_an_eager_call(name: str) -> None:
+    """Of arguments of one shape that lie otherwise, and of views; a copy shares no memory."""
+    function = QUESTIONS[name]
+    compiled = ag.jit_compile(function)
+    compiled.quiet = True
+    whole = np.arange(32, dtype=np.float32).reshape(8, 4)
+    for part in (lambda x: x[:4], lambda x: x[4:], lambda x: x[:4].t(), lambda x: x[::2]):
+        results = []
+        for each in (function, compiled):
+            x = part(nc.tensor(whole))
+            y = each(x)
+            x += 100
+            results.append((y.numpy(), y.is_contiguous()))
+        np.testing.assert_array_equal(results[0][0], results[1][0])
+        assert results[0][1] == results[1][1]

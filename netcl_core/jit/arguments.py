@@ -103,6 +103,11 @@ class Arguments:
             key[place] = tuple([letters.setdefault(size, -len(letters)) for size in key[place]])
         return tuple(key), tuple(letters)[2:]
 
+    def facts(self) -> list[Any]:
+        """What a trace may depend on besides the key: the numbers, and how elements lie."""
+        places = [x.value.geometry for x in self.tensors]
+        return [*self.numbers, [place and place.layout for place in places]]
+
     def _static(self, x: Any, key: list[Any]) -> None:
         try:
             hash(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
@@ -22,7 +22,7 @@ MAX_PROGRAMS: Final = 256
 class Entry:
     """A traced function for one key: its program, or why there is none.
 
-    `reads` are the numbers of the call that the trace looked at, by their index; `sizes`
+    `reads` are the facts of the call that the trace looked at, by their index; `sizes`
     the sizes of the tensors that it was traced with, `fixed` the indices of those that it
     depends on. `told` says whether what is not fused has been said, `in_parts` whether the
     function may run in parts where there is no program, `trial` whether that pays.
@@ -66,14 +66,14 @@ class ProgramCache:
         self._entries: Memo[Any, Entry] = Memo(MAX_PROGRAMS)
         self._facts: Memo[Any, tuple[int, ...]] = Memo(MAX_PROGRAMS)
 
-    def find(self, key: Any, facts: Sequence[Any]) -> Entry | None:
+    def find(self, key: Any, facts: Callable[[], Sequence[Any]]) -> Entry | None:
         """The entry for a key and the facts of a call, if it still holds."""
         entry = self._entries.get(key)
         if entry is None:
             indices = self._facts.get(key)
             if indices is None:
                 return None
-            entry = self._entries.get(_extended(key, facts, indices))
+            entry = self._entries.get(_extended(key, facts(), indices))
         return entry if entry is not None and entry.holds() else None
 
     def keep(self, key: Any, facts: Sequence[Any], reads: set[int], entry: Entry) -> None:

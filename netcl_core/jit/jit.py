@@ -104,7 +104,7 @@ class Jitted:
         except TraceBreak as reason:
             self._skip(reason)
             return self._function(*args, **kwargs)
-        entry = self._entries.find(self._base(given), given.numbers)
+        entry = self._entries.find(self._base(given), given.facts)
         if entry is None:
             self._misses += 1
             entry = self._resized(given)
@@ -137,7 +137,7 @@ class Jitted:
     def _base(self, given: Arguments, signature: Any = None) -> Any:
         """What a program depends on in any case: arguments, grad mode, `prefer`, amp, the device.
 
-        It may depend on some of the numbers too. `signature`: in place of the arguments' key.
+        It may depend on some of the facts too. `signature`: in place of the arguments' key.
         """
         key = given.key if signature is None else signature
         mode = process.grad if thread.grad is None else thread.grad
@@ -148,20 +148,21 @@ class Jitted:
     def _resized(self, given: Arguments) -> Entry | None:
         """The entry of a program for other sizes, fitted to these."""
         signature, sizes = given.signature()
-        pattern = self._any_sizes.find(self._base(given, signature), [*given.numbers, *sizes])
+        pattern = self._any_sizes.find(
+            self._base(given, signature), lambda: [*given.facts(), *sizes]
+        )
         entry = None if pattern is None else pattern.resized(sizes)
         if entry is not None:
-            self._entries.keep(self._base(given), given.numbers, entry.reads, entry)
+            self._entries.keep(self._base(given), given.facts(), entry.reads, entry)
         return entry
 
     def _keep(self, given: Arguments, entry: Entry) -> None:
-        self._entries.keep(self._base(given), given.numbers, entry.reads, entry)
+        self._entries.keep(self._base(given), given.facts(), entry.reads, entry)
         if entry.program is not None and entry.program.any_sizes:
             signature, sizes = given.signature()
-            reads = entry.reads | {len(given.numbers) + i for i in entry.fixed}
-            self._any_sizes.keep(
-                self._base(given, signature), [*given.numbers, *sizes], reads, entry
-            )
+            facts = given.facts()
+            reads = entry.reads | {len(facts) + i for i in entry.fixed}
+            self._any_sizes.keep(self._base(given, signature), [*facts, *sizes], reads, entry)
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses, the largest number of programs, and how many there are."""
@@ -227,7 +228,7 @@ class Jitted:
     def _entry(self, args: Any, kwargs: Any) -> Entry:
         """The entry that a call with these arguments uses; raises TraceBreak."""
         given = Arguments(args, kwargs)
-        entry = self._entries.find(self._base(given), given.numbers) or self._resized(given)
+        entry = self._entries.find(self._base(given), given.facts) or self._resized(given)
         if entry is not None:
             return entry
         trace = self._trace(given, False).run(args, kwargs)

@@ -210,3 +210,5 @@ class Trace:
 
     def _note_reads(self) -> None:
         self.entry.reads = {x.index for x in self._numbers if x.was_read}
+        if self._context.asked_layouts:
+            self.entry.reads.add(len(self._numbers))

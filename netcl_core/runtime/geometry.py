@@ -49,6 +49,11 @@ class Geometry(NamedTuple):
         return True
 
     @property
+    def layout(self) -> Geometry | None:
+        """The same, counted from the first element; None: they lie in C order, without gaps."""
+        return None if self.is_contiguous else self._replace(offset=0)
+
+    @property
     def end(self) -> int:
         """One more than the place of the last element in memory."""
         if not self.size:

@@ -48,6 +48,11 @@ class Capture(Protocol):
 captures: Final[dict[int, Capture]] = {}
 
 
+def current_capture() -> Capture | None:
+    """The capture that is under way in this thread; None: there is none."""
+    return captures.get(get_ident()) if captures else None
+
+
 @contextmanager
 def captured_by(capture: Capture) -> Iterator[None]:
     """A block in which this thread tells a capture what it does."""
@@ -73,7 +78,7 @@ def capturing() -> bool:
 
 def made_before(buffer: Any) -> bool:
     """Whether a capture is under way in this thread, and a buffer is from before it."""
-    capture = captures.get(get_ident()) if captures else None
+    capture = current_capture()
     return capture is not None and not capture.made(buffer)
 
 
@@ -90,7 +95,7 @@ def on_replay(function: Callable[[], Any]) -> None:
     place among the commands; what it asks of a device comes there too. Without a capture nothing
     happens.
     """
-    capture = captures.get(get_ident()) if captures else None
+    capture = current_capture()
     if capture is not None:
         capture.call(function)
 
@@ -114,7 +119,7 @@ def before_replay(condition: Callable[[], Any]) -> None:
     Args:
         condition: A function without arguments.
     """
-    capture = captures.get(get_ident()) if captures else None
+    capture = current_capture()
     if capture is not None:
         capture.conditions.append(condition)
 
@@ -145,6 +150,16 @@ def uncaptured() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def captured_after_all(capture: Any) -> Iterator[None]:
+    """A block of `uncaptured` of which a capture is told: it was asked for before that block."""
+    if capture is None or capture is current_capture():
+        yield
+        return
+    with captured_by(capture), use_stream(capture):
+        yield
+
+
 def check_data(
     check: Callable[[Sequence[Any], Any], None], operands: Sequence[Any], settings: Any
 ) -> None:
@@ -164,7 +179,7 @@ def check_data(
     A replay asks with the inputs of then, before anything else is done, and does not ask where no
     operand is an input. What a check reads is no reading inside a capture.
     """
-    capture = captures.get(get_ident()) if captures else None
+    capture = current_capture()
     if capture is None:
         check(operands, settings)
         return

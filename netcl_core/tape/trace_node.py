@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeAlias, final
 
 from netcl_core.errors import FusionError, message
 from netcl_core.hardware.device import Device
-from netcl_core.runtime.geometry import Geometry
+from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.tape.frames import describe_frame
 from netcl_core.tape.node import user_frame
 from netcl_core.tape.state import thread
@@ -74,10 +74,9 @@ class TraceNode:
         replaced: What a training pattern put it in the place of, for readers; None: nothing.
         tensor: The operand with the data: of a constant, and of all after the trace resumed.
         frame: The user's line.
-        geometry: Where the elements of a view will lie, if that is known before it is there.
     """
 
-    __slots__ = ("_shape", "attrs", "call", "cut", "device", "dtype", "frame", "geometry", "inputs",
+    __slots__ = ("_shape", "attrs", "call", "cut", "device", "dtype", "frame", "inputs",
                  "is_result", "leaf_node", "number", "op_name", "pick", "replaced",
                  "requires_grad", "scalars", "tensor")  # fmt: skip
 
@@ -107,7 +106,6 @@ class TraceNode:
         self.number = -1
         self.requires_grad: bool = any(x.requires_grad for x in self.inputs)
         self.leaf_node = None
-        self.geometry: Geometry | None = None
 
     def __repr__(self) -> str:
         return f"TraceNode({self.op_name}, shape={self.shape}, dtype={self.dtype})"
@@ -119,6 +117,26 @@ class TraceNode:
         if tracer is not None and not tracer.goes_on:
             tracer.looked_at(self._shape, sys._getframe(1))
         return self._shape
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """Where the elements of a view will lie; None: in C order, and it has all of them."""
+        maker = self if self.pick is None else self.inputs[0]
+        call = maker.call
+        if not maker.inputs:
+            tracer = thread.tracer
+            return None if tracer is None or tracer.goes_on else tracer.layout_of(self)
+        if call is not None and not call.view:
+            return None
+        x = maker.inputs[0]
+        if call is None:  # `detach`
+            return x.geometry
+        places = call.operator.view(x.geometry or dense(x.shape), **call.attrs)
+        if places is None:  # it has to be a copy
+            return None
+        place = places if isinstance(places, Geometry) else places[self.pick or 0]
+        whole = x.geometry is None and place == dense(place.shape) and place.size == x.size
+        return None if whole else place
 
     @property
     def pending(self) -> bool:

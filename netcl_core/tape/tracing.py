@@ -16,7 +16,9 @@ from weakref import WeakValueDictionary
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import FusionError, message
 from netcl_core.hardware.device import Device
+from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.kernels import Spec
+from netcl_core.runtime.recording import captured_after_all, current_capture
 from netcl_core.tape.node import Node, user_frame
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.trace_node import CONSTANT, INPUT, RANDOM, TraceBreak, TraceNode
@@ -65,7 +67,10 @@ class TracingContext:
         self.casts: dict[Any, Any] = {}
         self._resume = resume
         self._constants: dict[int, TraceNode] = {}
+        self._layouts: dict[int, Geometry | None] = {}
+        self.asked_layouts = False
         self._outer: Any = None
+        self._capture: Any = None
         self.grad = True
 
     def __enter__(self) -> TracingContext:
@@ -73,6 +78,7 @@ class TracingContext:
             given, remedy = "it is entered already", "Make one for each trace"
             raise FusionError(message("TracingContext", given, "one block at a time", remedy))
         self._outer, thread.tracer = thread.tracer, self
+        self._capture = current_capture()
         self.grad = self._recording()
         self.active = True
         return self
@@ -122,7 +128,8 @@ class TracingContext:
             raise broken
         thread.tracer = self._outer
         self.active = False
-        self._resume(self)
+        with captured_after_all(self._capture):
+            self._resume(self)
 
     #: The same, for what a trace that goes on can go on behind.
     settle = interrupt
@@ -166,7 +173,16 @@ class TracingContext:
         node = TraceNode(INPUT, (), value.shape, value.dtype, device=value.device)
         node.requires_grad = value.requires_grad
         node.tensor = value if self._resume is not None else None
+        self._layouts[len(self.nodes)] = value.geometry and value.geometry.layout
         return self._symbol(node)
+
+    def layout_of(self, node: TraceNode) -> Geometry | None:
+        """Where the elements of an argument lie, on which the function then depends."""
+        if node.op_name != INPUT:
+            geometry: Geometry | None = node.tensor and node.tensor.value.geometry
+            return geometry
+        self.asked_layouts = True
+        return self._layouts.get(node.number)
 
     def random_state(self, device: Device) -> Node:
         """A symbolic random state: a fresh one at each call."""

@@ -6,7 +6,6 @@ as the ops are those of a part that was there before, its nodes are used again.
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from netcl_core import Device, is_grad_enabled, random_state
-from netcl_core.autograd import Geometry, Node, TraceNode
-from netcl_core.inspect.data import dense
+from netcl_core.autograd import Node, TraceNode
+from netcl_core.inspect.captures import captured_after_all, current_capture
 from netcl_core.inspect.programs import INPUT, Program, TracedNumber, owner_of
 from netcl_core.inspect.recorded import thread, user_frame
 from netcl_core.plugins.protocol import registry
@@ -82,6 +81,7 @@ class PartTracer:
         self._symbols: list[tuple[int, weakref.ref[Node]]] = []
         self._viewed: set[TraceNode] = set()
         self._known: dict[int, TraceNode] = {}
+        self._capture = current_capture()
 
     def symbols(self) -> list[tuple[TraceNode, Node]]:
         """What the function still has, with its nodes."""
@@ -93,7 +93,7 @@ class PartTracer:
     def settle(self, op: str, reason: str) -> None:
         """Run what was taken down, and begin anew."""
         if self.nodes:
-            with self.paused():
+            with self.paused(), captured_after_all(self._capture):
                 self._next = self._run(self)
         self.begin()
 
@@ -210,7 +210,6 @@ class PartTracer:
             node.call, node.frame = call, user_frame()
             node.scalars = tuple(map(self._followed, scalars))
             node.requires_grad = self._flows(node)[0]
-            node.geometry = _places(node)[0]
         node.number = len(self.nodes)
         self.nodes.append(node)
         if call.view:
@@ -259,7 +258,6 @@ class PartTracer:
             node = TraceNode(maker.op_name, [maker], spec.shape, spec.dtype, device=maker.device)
             node.pick, node.frame = index, maker.frame
             node.requires_grad = self._flows(maker)[index]
-            node.geometry = _places(maker)[index]
         return self._symbol(self._add(node))
 
     def detach(self, source: TraceNode) -> Node:
@@ -268,7 +266,7 @@ class PartTracer:
         if node is None or node.op_name != "detach":
             node = TraceNode("detach", (source,), source._shape, source.dtype, device=source.device)
             node.cut, node.requires_grad = True, False
-            node.geometry, node.frame = source.geometry, user_frame()
+            node.frame = user_frame()
         self._viewed.add(owner_of(source))
         return self._symbol(self._add(node))
 
@@ -285,17 +283,3 @@ class PartTracer:
 def facts_of(node: TraceNode) -> tuple[Any, ...]:
     """What a part depends on of an input."""
     return node._shape, node.dtype, node.device, node.requires_grad
-
-
-def _places(node: TraceNode) -> Sequence[Geometry | None]:
-    """Where the results of a call will lie in the memory of its operand; None: in C order."""
-    call = node.call
-    if not call.view:
-        return (None,) * len(call.results)
-    (x,) = node.inputs
-    places = call.operator.view(x.geometry or dense(x._shape), **call.attrs)
-    if places is None:  # it has to be a copy
-        return (None,)
-    size = math.prod(x._shape) if x.geometry is None else -1
-    views = [places] if isinstance(places, Geometry) else list(places)
-    return [None if y.size == size and y == dense(y.shape) else y for y in views]
