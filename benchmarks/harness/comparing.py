@@ -7,7 +7,7 @@ grew by more than is tolerated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from harness.records import RaceRecord, RaceResult
@@ -17,18 +17,18 @@ TOLERANCE: Final = 0.25
 _LIMIT: Final = "the limit"
 
 
-def fallen(now: RaceRecord, then: RaceRecord, tolerance: float = TOLERANCE) -> list[str]:
+def fallen(now: Iterable[RaceResult], then: RaceRecord, tolerance: float = TOLERANCE) -> list[str]:
     """One line for each of our ways to do a case that fell behind; cases of one record are skipped.
 
     Args:
-        now: The new record.
+        now: The new results.
         then: The earlier one.
         tolerance: 0.25 lets a ratio of 0.8 become 1.0.
     """
     earlier = {(result.item, result.case): result for result in then.results}
     return [
         line
-        for result in now.results
+        for result in now
         if (result.item, result.case) in earlier
         for line in _lines(result, earlier[result.item, result.case], tolerance)
     ]

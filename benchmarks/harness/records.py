@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
@@ -67,6 +67,15 @@ class RaceResult:
         """The fastest peer of ours or of the others; empty: there is none."""
         times = self.times(ours)
         return min(times, key=times.__getitem__, default="")
+
+    def or_faster(self, again: RaceResult) -> RaceResult:
+        """Of two runs the better time of each peer, and what failed or was wrong in one of them."""
+        outcomes = {
+            name: min(outcome, again.outcomes[name], key=lambda each: each.seconds or 0.0)
+            for name, outcome in self.outcomes.items()
+        }
+        limits = [x for x in (self.limit_seconds, again.limit_seconds) if x is not None]
+        return replace(self, outcomes=outcomes, limit_seconds=min(limits, default=None))
 
     def ratio(self) -> float | None:
         """Our best time in parts of the best of the others."""

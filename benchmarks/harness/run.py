@@ -59,7 +59,8 @@ def run(options: RaceOptions, clock: Clock = time.perf_counter) -> int:
         date = datetime.now(UTC).isoformat(timespec="seconds")
         facts = _described(device), peers.versions(absent), _settings(options)
         record = RaceRecord(date, *facts, ())
-        for result in _results(cases, device, absent, options.budget, clock):
+        then = None if options.against is None else latest(options.against, device.name)
+        for result in _results(cases, device, absent, options, then, clock):
             record = replace(record, results=(*record.results, result))
             _write(record, options)
     _show(record)
@@ -96,15 +97,24 @@ def _results(
     cases: deque[tuple[str, RaceCase]],
     device: Device,
     absent: Mapping[str, str],
-    budget: float,
+    options: RaceOptions,
+    then: RaceRecord | None,
     clock: Clock,
 ) -> Iterator[RaceResult]:
-    """One per case; none is kept, since a case holds its data."""
+    """One per case; none is kept, since a case holds its data.
+
+    What seems to have fallen behind an earlier record is timed once more: others share the host.
+    """
     count = len(cases)
     while cases:
         item, case = cases.popleft()
         print(f"{count - len(cases)}/{count} {item}/{case.name}", file=sys.stderr, flush=True)
-        yield run_case(item, case, device, absent, budget, clock=clock)
+        result = run_case(item, case, device, absent, options.budget, clock=clock)
+        if then is not None and fallen([result], then, options.tolerance):
+            print(f"once more: {item}/{case.name}", file=sys.stderr, flush=True)
+            again = run_case(item, case, device, absent, options.budget, clock=clock)
+            result = result.or_faster(again)
+        yield result
 
 
 def _described(device: Device) -> dict[str, str]:
@@ -146,7 +156,7 @@ def _told(record: RaceRecord, options: RaceOptions) -> int:
     behind: list[str] = []
     if options.against is not None:
         then = latest(options.against, record.device["name"])
-        behind = fallen(record, then, options.tolerance)
+        behind = fallen(record.results, then, options.tolerance)
         for line in behind:
             print(f"fell behind: {line}")
         if not behind:

@@ -110,6 +110,7 @@ def test_a_run_is_held_against_the_last_record(bench: Run, tmp_path: Path) -> No
     done = bench("relu/4 forward", "--against", "records")
     assert done.exit_code == 1
     assert "fell behind: relu/relu 4 forward: netcl takes" in done.output
+    assert done.output.count("once more: relu/relu 4 forward\n") == 1
 
 
 def test_an_interrupted_run_leaves_what_it_has(bench: Run, tmp_path: Path) -> None:

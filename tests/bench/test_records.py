@@ -82,36 +82,45 @@ def test_the_last_record_of_the_device_is_found_in_a_folder(tmp_path: Path) -> N
 
 def test_a_busier_machine_is_no_regression() -> None:
     now = result(ours=3.0, others={"torch": 6.0, "jax": 12.0}, limit="copy", limit_seconds=1.5)
-    assert fallen(record(now), SOME) == []
+    assert fallen([now], SOME) == []
 
 
 def test_ours_slower_beside_all_is_one() -> None:
     now = result(ours=1.3, limit="copy", limit_seconds=0.5)
-    assert fallen(record(now), SOME) == [
+    assert fallen([now], SOME) == [
         "item/a: netcl takes 0.65 of torch, 0.50 before (1.30 times, 1.25 are tolerated)"
     ]
-    assert fallen(record(now), SOME, tolerance=0.31) == []
+    assert fallen([now], SOME, tolerance=0.31) == []
 
 
 def test_a_faster_peer_is_none() -> None:
-    assert fallen(record(result(others={"torch": 0.1, "jax": 4.0})), SOME) == []
+    assert fallen([result(others={"torch": 0.1, "jax": 4.0})], SOME) == []
 
 
 def test_without_peers_the_limit_is_what_counts() -> None:
     then = record(result(others={}, limit="copy", limit_seconds=0.5))
     now = record(result(ours=2.0, others={}, limit="copy", limit_seconds=0.5))
-    assert [line[:36] for line in fallen(now, then)] == ["item/a: netcl takes 4.00 of the limi"]
+    assert [line[:36] for line in fallen(now.results, then)] == [
+        "item/a: netcl takes 4.00 of the limi"
+    ]
 
 
 def test_ours_that_fails_now_fell_behind() -> None:
     wrong = replace(result(), outcomes={"netcl": RaceOutcome("wrong", True, None, "off by 1")})
-    assert fallen(record(wrong), SOME) == ["item/a: netcl was timed, and is wrong now: off by 1"]
+    assert fallen([wrong], SOME) == ["item/a: netcl was timed, and is wrong now: off by 1"]
+
+
+def test_of_two_runs_the_better_time_counts_and_each_fault() -> None:
+    first, second = result(ours=3.0, limit_seconds=0.5), result(others={"torch": 1.0, "jax": 5.0})
+    assert first.or_faster(second) == result(others={"torch": 1.0, "jax": 4.0}, limit_seconds=0.5)
+    failed = result(ours=None)
+    assert failed.or_faster(second).troubles() == second.or_faster(failed).troubles() != []
 
 
 def test_cases_and_peers_of_one_record_alone_are_not_compared() -> None:
     new = result("new", 100.0)
     absent = result(ours=100.0, others={"third": 1.0})
-    assert fallen(record(new, absent), SOME) == []
+    assert fallen([new, absent], SOME) == []
 
 
 # -- what is shown -----------------------------------------------------------------------
