@@ -50,6 +50,9 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((2, 3, 4), "int32"), (0, 1)),
         call(T((3, 2)), (-2, 5)),
     ),
+    "pad": tuple(
+        each(T((2, 3, 5)), (2, 1, -1, 2), mode) for mode in ("reflect", "replicate", "circular")
+    ),
     "roll": (
         each(T((5, 7)), (2, -3), (0, 1)),
         call(T((3, 5, 2), "uint8"), 1, 1),
@@ -291,7 +294,6 @@ COMPOSITES: Final = {
     **dict.fromkeys(("select", "narrow", "unbind", "as_strided"), "no kernel: they are views"),
     "argwhere": "the host's search",
     "nonzero": "the host's search",
-    "pad": "constant_pad_nd or index_select",
     **dict.fromkeys(
         ("atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors"), "no kernel: views"
     ),

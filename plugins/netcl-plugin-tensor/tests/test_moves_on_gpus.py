@@ -79,6 +79,7 @@ MOVES: dict[str, Callable[[], Any]] = {
     "stack": lambda: ag.stack([tensor(1 << 18), tensor(1 << 18)], 1),
     "flip": lambda: ag.flip(tensor(256, 1024), 1),
     "pad": lambda: ag.pad(tensor(1 << 18), (1, 3)),
+    "reflected": lambda: ag.pad(tensor(512, 512), (1, 3), "reflect"),
     "embedding": lambda: ag.embedding(places(1024, 1024), tensor(1024, 256)),
     "many indices": lambda: ag.index_select(tensor(1 << 18), 0, places(1 << 18, 1 << 18)),
     "gather of one line": lambda: ag.gather(tensor(1 << 18), 0, places(1 << 18, 1 << 18)),

@@ -123,6 +123,10 @@ JOINING: Sequence[Case] = [
          call=lambda x: ag.pad(x, (1, 2, 0, 3), value=2.0), shapes=COMMON),
     Case("pad", (X,), lambda t, x: t.nn.functional.pad(x, (-1, 2, 3, -2)), note="crop",
          call=lambda x: ag.pad(x, (-1, 2, 3, -2)), dtypes=ALL, shapes=each((2, 5, 4), (3, 31, 17))),
+    *(Case("pad", (X,), lambda t, x, mode=mode: t.nn.functional.pad(x, (3, 1, -1, 2), mode),
+           call=lambda x, mode=mode: ag.pad(x, (3, 1, -1, 2), mode), note=mode, dtypes=ALL,
+           shapes=each((2, 1, 4, 5), (1, 3, 31, 4)))
+      for mode in ("reflect", "replicate", "circular")),
 ]  # fmt: skip
 
 SELECTING: Sequence[Case] = [

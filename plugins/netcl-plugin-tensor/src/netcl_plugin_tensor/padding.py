@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
-import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernels, Spec, Tensor
 from netcl_core.autograd import Geometry, Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.axes import ndim_of
+from netcl_plugin_tensor.continued import CONTINUED, continued
 from netcl_plugin_tensor.views import strides_of
 
 
@@ -110,8 +110,6 @@ CONSTANT: Final = Operator(
         "[9.0, 1.0, 2.0, 9.0]"
     ),
 )
-#: NumPy's name of a mode, and how much less than an axis its padding is at most.
-_MODES: Final = {"reflect": ("reflect", 1), "replicate": ("edge", None), "circular": ("wrap", 0)}
 
 
 def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
@@ -134,36 +132,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: Any = Non
     """
     if mode == "constant":
         return CONSTANT(input, pad, 0.0 if value is None else value)
-    if mode not in _MODES:
-        expected = f"'constant' or {', '.join(map(repr, _MODES))}"
-        raise AttributeValueError(message("pad", f"mode={mode!r}", expected))
-    x, sizes = ag.as_operand(input), [index(size) for size in pad]
-    if len(sizes) % 2 or len(sizes) > 2 * x.ndim:
-        expected = f"pairs for at most {x.ndim} axes, last axis first"
-        raise AttributeValueError(message("pad", f"{len(sizes)} sizes", expected))
-    for i in range(len(sizes) // 2):
-        axis, pair = x.ndim - 1 - i, tuple(sizes[2 * i : 2 * i + 2])
-        if any(pair):
-            places = _padded_places(x.shape[axis], pair, mode)
-            x = ag.index_select(x, axis, Tensor.from_host(places, x.device))
-    return x
+    return continued(input, [index(size) for size in pad], mode)
 
 
-def _padded_places(size: int, pair: tuple[int, ...], mode: str) -> Any:
-    """Which elements stand where along an axis."""
-    name, least = _MODES[mode]
-    if not size or (least is not None and max(pair) > size - least):
-        given = f"padding {pair} of an axis of {size}"
-        raise ShapeError(message("pad", given, "an axis that is longer"))
-    before, after = (max(each, 0) for each in pair)
-    if mode == "circular":  # what is cut off does not come back
-        kept = np.arange(size)[max(-pair[0], 0) : size - max(-pair[1], 0)]
-        if max(before, after) > kept.size:
-            given = f"padding {pair} of an axis of {size}"
-            raise ShapeError(message("pad", given, "an axis that is longer"))
-        return np.pad(kept, (before, after), mode="wrap").astype(np.int64)
-    places = np.pad(np.arange(size), (before, after), mode=name)  # type: ignore[call-overload]  # it is one
-    return places[max(-pair[0], 0) : len(places) - max(-pair[1], 0)].astype(np.int64)
-
-
-OPERATORS: Final = (CONSTANT, composite(pad, ("input",)))
+OPERATORS: Final = (CONSTANT, composite(pad, ("input",), parts=(CONTINUED,)))
