@@ -15,8 +15,11 @@ TEMPLATE: Final = "tensor/scan_gpu.cl.j2"
 _EACH: Final = 64
 #: Lines of fewer elements are one item's.
 _SHORT: Final = 64
-#: So many items keep a GPU busy.
+#: So many items keep a GPU busy, and so many work-groups for each of its units.
 _MANY: Final = 1 << 16
+_GROUPS: Final = 8
+#: Elements that an int counts, those of a last block included.
+_INT_MAX: Final = (1 << 31) - (1 << 20)
 
 
 def is_divided(request: Request, lines: int, size: int, inner: int) -> bool:
@@ -41,11 +44,15 @@ def plan(request: Request, shape: tuple[int, int, int], width: int,
     else:
         while group * each >= 2 * size:
             group //= 2
-        span = group * each
+        tiles = -(-size // (group * each))
+        blocks = min(tiles, -(-_GROUPS * request.device.compute_units // lines))
+        span = -(-tiles // blocks) * group * each
         blocks = -(-size // span)
     single = blocks == 1
-    context = {**context, "group": group, "each": each, "apart": inner > 1, "single": single}
-    numbers = [("ulong", n) for n in (outer, size, inner, blocks, span)]
+    index = "int" if lines * size < _INT_MAX else "long"
+    context = {**context, "group": group, "each": each, "apart": inner > 1, "single": single,
+               "index": index}  # fmt: skip
+    numbers = [(index, n) for n in (outer, size, inner, blocks, span)]
     items: tuple[int, ...] = (lines * blocks * group,)
     local: tuple[int, ...] | None = (group,)
     if inner > 1:
@@ -58,6 +65,6 @@ def plan(request: Request, shape: tuple[int, int, int], width: int,
     args = (*sources, *totals, *numbers)
     first = Kernel(TEMPLATE, "scan_totals", args, items, local, context)
     starts = Kernel(
-        TEMPLATE, "scan_starts", (*totals, ("ulong", blocks)), (lines * group,), (group,), context
+        TEMPLATE, "scan_starts", (*totals, (index, blocks)), (lines * group,), (group,), context
     )
     return Kernels((first, starts, last), (width * lines * blocks,))
