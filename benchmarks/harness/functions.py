@@ -98,6 +98,7 @@ class _Problem:
 
     def __init__(self, form: Form, data: Callable[[], Sequence[Array]], gradients: int) -> None:
         self.form, self.data, self.count = form, data, gradients
+        self._drawn: dict[int, list[Array]] = {}
 
     @cached_property
     def host(self) -> list[Array]:
@@ -134,19 +135,22 @@ class _Problem:
             ends = []
             for step in (_STEP, -_STEP):
                 given = self._exact()
-                given[position] = given[position] + step * direction
+                given[position] += step * direction.astype(np.float64)
                 ends.append(self.form(np, *given))
             slopes.append(float(np.sum(seed * (ends[0] - ends[1]))) / (2 * _STEP))
         return slopes
 
-    def _directions(self, position: int) -> Iterator[Array]:
-        for number in range(_DIRECTIONS):
-            yield _drawn((position, number), self.host[position].shape).astype(np.float64)
+    def _directions(self, position: int) -> list[Array]:
+        """In float32; all peers are asked for the same ones."""
+        if position not in self._drawn:
+            shape = self.host[position].shape
+            self._drawn[position] = [_drawn((position, i), shape) for i in range(_DIRECTIONS)]
+        return self._drawn[position]
 
     def sloped(self, result: Any, gradients: Sequence[Any]) -> list[Array]:
         """What a peer found, in the form of what is right."""
         slopes = [
-            np.array([np.vdot(np.asarray(gradient, np.float64), d) for d in self._directions(i)])
+            np.array([_dot(gradient, direction) for direction in self._directions(i)])
             for i, gradient in enumerate(gradients)
         ]
         return [np.asarray(result), *slopes]
@@ -164,6 +168,11 @@ class _Problem:
             return self.sloped(host(result), [host(gradient) for gradient in gradients])
 
         return RaceWork(call, results)
+
+
+def _dot(a: Array, b: Array) -> float:
+    """Summed in float64."""
+    return float(np.einsum("i,i", np.ravel(a), np.ravel(b), dtype=np.float64, casting="unsafe"))
 
 
 def _drawn(seed: Any, shape: tuple[int, ...]) -> Array:

@@ -159,7 +159,10 @@ def load(path: Path) -> RaceRecord:
 
 
 def latest(path: Path, device: str) -> RaceRecord:
-    """The record in a file, or the last one of a device among those in a folder."""
+    """The record in a file, or of a folder's records the last one of a device.
+
+    Cases that it lacks come from the records before it, so that items may be run by themselves.
+    """
     if not path.is_dir():
         return load(path)
     records = [load(each) for each in sorted(path.glob("*.json"))]
@@ -167,4 +170,10 @@ def latest(path: Path, device: str) -> RaceRecord:
     if not fitting:
         given = f"{len(records)} records in {path}, none of {device}"
         raise ArgumentError(message("bench", given, "a record of the same device"))
-    return max(fitting, key=lambda each: each.date)
+    by_case = {
+        (result.item, result.case): result
+        for record in sorted(fitting, key=lambda each: each.date)
+        for result in record.results
+    }
+    last = max(fitting, key=lambda each: each.date)
+    return replace(last, results=tuple(by_case.values()))

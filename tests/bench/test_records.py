@@ -71,7 +71,12 @@ def test_the_last_record_of_the_device_is_found_in_a_folder(tmp_path: Path) -> N
         save(record(date=date), tmp_path / f"{number}.json")
     other = record(device={**SOME.device, "name": "Other"}, date="2026-11-23T01:00:00+00:00")
     save(other, tmp_path / "3.json")
-    assert latest(tmp_path, "Box").date == dates[1]
+    save(record(result("b"), date=dates[0]), tmp_path / "0.json")
+    save(record(result("a", 0.5), date=dates[1]), tmp_path / "1.json")
+    save(record(result("a"), date=dates[2]), tmp_path / "2.json")
+    last = latest(tmp_path, "Box")
+    assert last.date == dates[1]
+    assert [(each.case, each.ratio()) for each in last.results] == [("b", 0.5), ("a", 0.25)]
     assert latest(tmp_path / "0.json", "Box").date == dates[0]
     with pytest.raises(ArgumentError, match=r"4 records in .*, none of Third"):
         latest(tmp_path, "Third")
