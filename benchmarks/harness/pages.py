@@ -1,4 +1,4 @@
-"""Records as parts of a page: the last one of each device, with its table and its drawing."""
+"""Records as parts of a page: the last one of each device and item, with table and drawing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from harness.table import heading, libraries, markdown, notes
 
 
 def last_records(folder: Path) -> dict[str, RaceRecord]:
-    """The name of a file in the folder -> its record, of each device the last."""
+    """The name of a file in the folder -> its record, if it is a device's last one of an item."""
     by_stem = {path.stem: load(path) for path in sorted(folder.glob("*.json"))}
     last = {
-        record.device["name"]: record for record in sorted(by_stem.values(), key=lambda x: x.date)
+        (record.device["name"], result.item): name
+        for name, record in sorted(by_stem.items(), key=lambda pair: pair[1].date)
+        for result in record.results
     }
-    return {
-        name: record for name, record in by_stem.items() if last[record.device["name"]] is record
-    }
+    return {name: record for name, record in by_stem.items() if name in last.values()}
 
 
 def section(record: RaceRecord, drawing: str) -> Iterator[str]:

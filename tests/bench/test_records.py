@@ -167,8 +167,10 @@ def test_a_page_has_the_last_record_of_each_device(tmp_path: Path) -> None:
     save(replace(SOME, date="2026-11-19T01:00:00+00:00"), tmp_path / "old.json")
     save(SOME, tmp_path / "new.json")
     save(replace(SOME, device=other), tmp_path / "other.json")
+    second = replace(result(), item="second")
+    save(record(second, date="2026-11-10T00:00:00+00:00"), tmp_path / "second.json")
     found = last_records(tmp_path)
-    assert [*found] == ["new", "other"]
+    assert [*found] == ["new", "other", "second"]
     lines = list(section(found["other"], "a.svg"))
     assert lines[0] == "### Other, 2 units, P 1, 2026-11-20"
     assert "| item/a | 1 s | **0.50** | 0.25 | 2.00 (copy) |" in lines
