@@ -17,7 +17,6 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import GradientError, message
 from netcl_core.plugins.registry import registry
-from netcl_core.runtime.geometry import Geometry, Shape
 from netcl_core.tape.frames import describe_frame
 from netcl_core.tape.grad_fn import grad_fn_of
 from netcl_core.tensors.functions import functions
@@ -348,35 +347,21 @@ class Node(Tensor):
         self.requires_grad = requires_grad
         return self
 
-    def overwrite(self, source: Any) -> None:
-        self.value.overwrite(source)
-
     # The rest of what a Tensor does with its data, which are those of `value`.
     geometry = property(attrgetter("value.geometry"))
     memory = property(attrgetter("value.memory"))
     is_alias = property(attrgetter("value.is_alias"))
     storage = property(attrgetter("value.storage"))
 
-    def viewed(self, geometry: Geometry, in_order: bool | None = None) -> Tensor:
-        return self.value.viewed(geometry, in_order)
-
-    def duplicate(self) -> Tensor:
-        return self.value.duplicate()
-
-    def alias(self, shape: Shape) -> Tensor:
-        return self.value.alias(shape)
-
-    def int_range(self) -> tuple[int, int]:
-        return self.value.int_range()
-
-    def mark_changed(self) -> None:
-        self.value.mark_changed()
-
-    def note_arrival(self) -> None:
-        self.value.note_arrival()
-
-    def copy_into(self, target: Tensor) -> None:
-        self.value.copy_into(target)
+    version = property(attrgetter("value.version"))
+    alias = property(attrgetter("value.alias"))
+    copy_into = property(attrgetter("value.copy_into"))
+    duplicate = property(attrgetter("value.duplicate"))
+    int_range = property(attrgetter("value.int_range"))
+    mark_changed = property(attrgetter("value.mark_changed"))
+    note_arrival = property(attrgetter("value.note_arrival"))
+    overwrite = property(attrgetter("value.overwrite"))
+    viewed = property(attrgetter("value.viewed"))
 
     def __copy__(self) -> Node:
         return self.former()
@@ -387,11 +372,6 @@ class Node(Tensor):
             given = f"the result of {self.op_name}"
             raise GradientError(message("deepcopy", given, "a leaf", "Use detach() or clone()"))
         return super().__deepcopy__(memo)
-
-    @property
-    def version(self) -> int:
-        """How often the data has been changed in place."""
-        return self.value.version
 
     @property
     def grad(self) -> Any:

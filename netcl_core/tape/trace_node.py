@@ -23,10 +23,15 @@ Frame: TypeAlias = tuple[Any, int] | None
 INPUT: Final = "input"
 CONSTANT: Final = "constant"
 RANDOM: Final = "random_state"
-#: Attributes of a Tensor that are about its memory.
-_OF_DATA: Final = frozenset(
-    {"_storage", "duplicate", "is_alias", "memory", "note_arrival", "storage", "viewed", "whole"}
-)
+#: Attributes of a Tensor that are about its memory, at which a trace ends, with what is said then:
+#: data can be changed in place between the calls, and a leaf made in the function would be lost.
+_OF_DATA: Final = {
+    **{name: name for name in ("_storage", "duplicate", "int_range", "is_alias", "memory",
+                               "note_arrival", "requires_grad_", "storage", "version", "viewed",
+                               "whole")},
+    **dict.fromkeys(("buffer", "to_host"), "a read of the data"),
+    "mark_changed": "a change in place", "overwrite": "copy_",
+}  # fmt: skip
 
 
 @final
@@ -158,12 +163,6 @@ class TraceNode:
         node.replaced = self.replaced
         return node
 
-    @property
-    def version(self) -> int:
-        """Ends the trace: data can be changed in place between the calls."""
-        version: int = self._operand("version").value.version
-        return version
-
     def alias(self, shape: tuple[int, ...]) -> Any:
         """What `detach()` asks for: the same value, through which no gradient flows."""
         assert shape == self._shape  # views are operators, which apply_op records
@@ -174,7 +173,7 @@ class TraceNode:
     def __getattr__(self, name: str) -> Any:
         """What else a Tensor has lies in its data: the trace ends here."""
         if name in _OF_DATA:
-            return getattr(self._operand(name).value, name)
+            return getattr(self._operand(_OF_DATA[name]).value, name)
         raise AttributeError(f"a value of a trace has no attribute {name!r}", name=name, obj=self)
 
     def _operand(self, what: str) -> Any:
@@ -205,33 +204,8 @@ class TraceNode:
         """Ends the trace: the gradient of an argument is not part of the call."""
         return self._operand("grad").grad
 
-    @property
-    def buffer(self) -> Any:
-        """There is none: ends the trace."""
-        return self._operand("a read of the data").value.buffer
-
-    def mark_changed(self) -> None:
-        """Ends the trace: nothing can be changed in place."""
-        self._operand("a change in place").value.mark_changed()
-
-    def overwrite(self, source: Any) -> None:
-        """Ends the trace: no symbol can be changed in place."""
-        self._operand("copy_").value.overwrite(source)
-
     def copy_into(self, target: Any) -> None:
         """Note that a tensor from outside the function is overwritten at each call."""
         tracer = thread.tracer
         if tracer is None or not tracer.has(self) or not tracer.overwrite(target, self):
             self._operand("copy_").value.copy_into(target)
-
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Ends the trace: a leaf made inside the function would be lost."""
-        return self._operand("requires_grad_").value.requires_grad_(requires_grad)
-
-    def int_range(self) -> Any:
-        """Ends the trace: the range is in the data."""
-        return self._operand("int_range").value.int_range()
-
-    def to_host(self) -> Any:
-        """Ends the trace: the host reads the data."""
-        return self._operand("a read of the data").to_host()
