@@ -149,7 +149,7 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "is_contiguous": lenient(_is_contiguous),
     "is_floating_point": lambda x: DTYPES[x.dtype].floating,
     "numel": lambda x: int(x.size),
-    "storage_offset": lambda x: (_geometry(x).offset, x.value.memory)[0],
+    "storage_offset": lambda x: (x.value.memory, _geometry(x).offset)[1],
     "stride": _stride,
     "tolist": _tolist,
     "unfold": lambda x, dimension, size, step: functions["windows"](x, dimension, size, step),
