@@ -38,6 +38,7 @@ def test_a_name_that_is_not_there_says_what_to_write() -> None:
         ("nc.nn.functional.grouped_mm", "first-plugin.md"),
         ("nc.utils.tensorboard", "loss.item\\(\\)"),
         ("nc.ones(2).names", "numbers and no names"),
+        ("nc.autograd.graph.save_on_cpu", "nc.autodiff.checkpoint"),
     ):
         with pytest.raises(AttributeError, match=said):
             eval(code, {"nc": nc})
@@ -46,6 +47,10 @@ def test_a_name_that_is_not_there_says_what_to_write() -> None:
         ("from netcl_core.cuda import Stream", "one queue"),
         ("from netcl_core.nn import Container", "A module is nn.Module"),
         ("from netcl_core.nn.functional import grouped_mm", "first-plugin.md"),
+        ("from netcl_core.nn import MultiheadAttentionn", "Did you mean MultiheadAttention"),
+        ("from netcl_core.nn.attention import flex_attention", "takes a mask"),
+        ("from netcl_core.distributions import VonMises", "log_prob and sample"),
+        ("from netcl_core.distributed import init_process_group", "mpirun"),
     ):
         with pytest.raises(ImportError, match=said):
             exec(statement)

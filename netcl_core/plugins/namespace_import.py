@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final, final
 
-from netcl_core.errors import MissingNamespaceError
+from netcl_core.errors import MissingNameError, MissingNamespaceError
 
 _PREFIX: Final = "netcl_core."
 #: The own names of modules that were imported as namespaces.
@@ -103,18 +103,19 @@ class NamespaceFinder:
     ) -> ModuleSpec | None:
         """The spec of a namespace; None for every other module.
 
-        Raises MissingNamespaceError for a name of PyTorch's with what to write instead.
+        Raises MissingNamespaceError for a name of PyTorch's with what to write instead, and
+        for one that `from netcl_core.nn import` asks for, with names like it.
         """
         try:
             value = self._value(fullname)
         except AttributeError as error:
-            if getattr(error, "told", False):  # what to write instead
+            imported = isinstance(error, MissingNameError) and not fullname.startswith(_PREFIX)
+            if imported or getattr(error, "told", False):  # what to write instead
                 raise MissingNamespaceError(str(error)) from None
             return None
         if not isinstance(value, ModuleType):
             return None
-        loader: Any = NamespaceLoader(value)
-        return ModuleSpec(fullname, loader)
+        return ModuleSpec(fullname, NamespaceLoader(value))  # type: ignore[arg-type]
 
     def _value(self, fullname: str) -> Any:
         """What a name leads to; None for one that is none of ours."""

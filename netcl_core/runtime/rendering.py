@@ -323,9 +323,10 @@ def _who(name: str) -> str:
 
 def not_found(name: str, error: jinja2.TemplateNotFound, prefixes: Iterable[str]) -> TemplateError:
     """The error for a template that is not there, or whose prefix several plugins claim."""
-    known = sorted(prefixes)
-    prefix, _, file = name.partition("/")
-    if prefix in sharers and prefix not in known:
+    prefix, _, file = (error.name or name).partition("/")
+    folder = folder_of(prefix)
+    names = sorted(path.name for path in folder.glob("*.j2")) if folder else sorted(prefixes)
+    if prefix in sharers and folder is None:
         text = message(
             f"template {name!r}",
             f"{' and '.join(sharers[prefix])} both claim the prefix {prefix!r}",
@@ -337,8 +338,8 @@ def not_found(name: str, error: jinja2.TemplateNotFound, prefixes: Iterable[str]
     text = message(
         f"template {name!r}",
         f"{error.name} was not found",
-        f"a file below one of the prefixes {', '.join(known)}",
-        "A plugin's prefix is the name of its entry point",
+        f"one of {'' if folder else 'the prefixes '}{', '.join(names)}",
+        "" if folder else "A plugin's prefix is the name of its entry point",
     )
     return coded("NP309", TemplateError(text))
 

@@ -122,6 +122,12 @@ def test_not_strict_loads_what_fits() -> None:
     assert block.mean.to_host().tolist() == [1, 1, 1]
 
 
+def test_a_state_from_before_batches_were_counted_fits() -> None:
+    norm = nn.Sequential(nn.BatchNorm1d(2))
+    state = {name: x for name, x in norm.state_dict().items() if not name.endswith("_tracked")}
+    assert len(state) == 4 and norm.load_state_dict(state) == ([], [])
+
+
 def test_train_and_eval_reach_all_modules() -> None:
     block = Block()
     assert all(module.training for module in block.modules())

@@ -22,6 +22,27 @@ def test_a_reshape_shares_its_buffer_and_its_version() -> None:
     assert y.version == x.version == 1
 
 
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda x: x.repeat(1, 3),
+        lambda x: x.repeat(1, 1),
+        lambda x: ag.tile(x, (3, 1, 1)),
+        lambda x: x.repeat_interleave(3, 1),
+        lambda x: x.repeat_interleave(1, 0),
+        lambda x: x.scatter(0, nc.zeros((0, 1), dtype="int64"), x),
+        lambda x: x.index_add(0, nc.zeros(0, dtype="int64"), x[:0]),
+    ],
+)
+def test_a_copy_is_written_alone(copied: Any) -> None:
+    x = nc.tensor([[1.0], [2.0]])
+    y = copied(x)
+    right = y.numpy()
+    y[..., 0] = right[..., 0] = 7.0
+    assert y.is_contiguous() and x.tolist() == [[1.0], [2.0]]
+    assert y.tolist() == right.tolist()
+
+
 def test_iterating_and_len() -> None:
     x = nc.Tensor.from_host(np.arange(6).reshape(3, 2))
     assert len(x) == 3

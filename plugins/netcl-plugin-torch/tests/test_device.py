@@ -235,6 +235,23 @@ def test_a_run_goes_on_from_a_checkpoint() -> None:
     assert steps(twin, other, 3) == steps(model, optimizer, 3)
 
 
+def test_a_parameter_that_moves_keeps_its_hooks_and_attributes() -> None:
+    layer = torch.nn.Linear(2, 2, bias=False)
+    layer.weight.no_weight_decay, seen = True, []
+    layer.weight.register_hook(lambda grad: grad * 2)
+    layer.weight.register_post_accumulate_grad_hook(lambda weight: seen.append(weight.device.type))
+    for device in ("netcl", "netcl", "cpu"):
+        layer.to(device).load_state_dict(torch.nn.Linear(2, 2, bias=False).state_dict())
+        layer.zero_grad()
+        layer(torch.ones(1, 2, device=device)).sum().backward()
+        assert layer.weight.grad.tolist() == [[2, 2], [2, 2]] and layer.weight.no_weight_decay
+    assert seen == ["netcl", "netcl", "cpu"] and not hasattr(layer.weight, "raw")
+    loss = layer.weight.square().sum()
+    with pytest.raises(RuntimeError, match=r"Couldn't swap Linear.weight") as raised:
+        layer.to("netcl")
+    assert loss and "before its first forward pass" in str(raised.value.__cause__)
+
+
 def test_printing() -> None:
     x = torch.tensor([1.0, 2.5], device="netcl", requires_grad=True)
     assert repr(x) == "tensor([1.0000, 2.5000], device='netcl:0', requires_grad=True)"

@@ -56,7 +56,8 @@ FAILURES: Final[dict[str, FailureKind]] = {
         NP104=(
             "A distribution that the plugin depends on is installed in an incompatible version.",
             "Install the plugin and its dependencies with a single pip command, so that pip can "
-            "choose versions that work together.",
+            "choose versions that work together. For its author: correct the range in "
+            "`dependencies`.",
         ),
         NP105=(
             "The plugin's manifest uses a newer schema than this core supports.",

@@ -11,11 +11,12 @@ Names and arguments are PyTorch's. The host's LAPACK computes, by NumPy, in floa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, ShapeError, message
+from netcl_core.plugins import absent
 from netcl_plugin_linalg.factors import cholesky as cholesky
 from netcl_plugin_linalg.factors import cholesky_ex as cholesky_ex
 from netcl_plugin_linalg.factors import det as det
@@ -153,3 +154,9 @@ def vander(x: Any, N: int | None = None) -> Any:
     for _ in range(count - 1):
         powers.append(ag.mul(powers[-1], given))
     return ag.stack(powers[:count], -1)
+
+
+if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
+
+    def __getattr__(name):
+        return absent("linalg", name, [each for each in globals() if each[0] != "_"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netcl_core.errors import missing_name
+from netcl_core.plugins import absent
 from netcl_plugin_mpi.collectives import (
     all_gather,
     all_reduce,
@@ -50,4 +50,4 @@ __all__ = [
 if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
 
     def __getattr__(name):
-        raise missing_name("netcl_core.distributed", name, __all__)
+        return absent("distributed", name, __all__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from netcl_core import Tensor, host_array
 from netcl_core.errors import CheckpointError, message
@@ -22,6 +22,10 @@ class StateError(CheckpointError):
     """
 
 
+#: Counts of a batch norm's batches, which older states of PyTorch's lack: they stay as they are.
+_COUNT: Final = "num_batches_tracked"
+
+
 class LoadReport(NamedTuple):
     """The names that a state lacked, and those that the module does not know.
 
@@ -37,7 +41,7 @@ def load(
     who: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool
 ) -> LoadReport:
     """Copy `state` into `tensors` by name; raises StateError before anything is changed."""
-    missing = [name for name in tensors if name not in state]
+    missing = [name for name in tensors if name not in state and not name.endswith(_COUNT)]
     unexpected = [name for name in state if name not in tensors]
     to_come = [name for name in tensors if isinstance(state.get(name), Uninitialized)]
     arrays = {name: _data(state[name]) for name in tensors if name in state and name not in to_come}

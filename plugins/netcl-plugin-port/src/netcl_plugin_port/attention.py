@@ -6,6 +6,8 @@ from contextlib import nullcontext
 from enum import Enum
 from typing import Any
 
+from netcl_plugin_port.absent import absence
+
 
 class SDPBackend(Enum):
     """PyTorch's kernels of attention."""
@@ -21,3 +23,7 @@ class SDPBackend(Enum):
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Any:
     """A context that changes nothing: `nc.prefer` chooses kernels."""
     return nullcontext()
+
+
+def __getattr__(name: str) -> Any:
+    raise absence("nn.attention", name, ["SDPBackend", "sdpa_kernel"])

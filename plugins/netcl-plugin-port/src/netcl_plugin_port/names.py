@@ -97,7 +97,8 @@ NAMES: Final[dict[str, dict[str, str]]] = {
     "nn.utils": {
         **_from(
             f"{_PORT}.vectors",
-            "_ntuple _pair _single _triple parameters_to_vector vector_to_parameters",
+            """_ntuple _pair _single _triple consume_prefix_in_state_dict_if_present
+            parameters_to_vector vector_to_parameters""",
         ),
         "clip_grad_norm": "netcl_core.optim:clip_grad_norm_",
         "clip_grad": "netcl_core.nn.utils:",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from netcl_core import nn
+from netcl_plugin_port.absent import absence
 
 
 class DataParallel(nn.Module):  # type: ignore[misc]  # known when plugins are
@@ -29,3 +30,7 @@ def data_parallel(
 ) -> Any:
     """What the module gives for its inputs."""
     return module(*inputs) if isinstance(inputs, tuple) else module(inputs)
+
+
+def __getattr__(name: str) -> Any:
+    raise absence("nn.parallel", name, ["DataParallel", "data_parallel"])

@@ -1,4 +1,4 @@
-"""Parameters as one vector, and numbers as tuples: small functions of `torch.nn.utils`."""
+"""Parameters as one vector, numbers as tuples, keys: small functions of `torch.nn.utils`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
             count = parameter.numel()
             parameter.copy_(vec[start : start + count].reshape(parameter.shape))
             start += count
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Take a prefix such as `"module."` from the keys of a state, in place."""
+    for key in [key for key in state_dict if key.startswith(prefix)]:
+        state_dict[key.removeprefix(prefix)] = state_dict.pop(key)
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], Any]:

@@ -95,6 +95,8 @@ def repeat_interleave(input: Any, repeats: Any, dim: int | None = None) -> Any:
         raise _wrong(repeats)
     lead, rest = shape[: place + 1], shape[place + 1 :]
     wide = ag.expand(ag.reshape(x, (*lead, 1, *rest)), (*lead, times, *rest))
+    if 1 in (times, lead[-1]):
+        wide = ag.clone(wide)  # whose other shape would be a view of the operand
     return ag.reshape(wide, (*lead[:-1], lead[-1] * times, *rest))
 
 

@@ -252,6 +252,8 @@ def tile(input: Any, dims: Sequence[int]) -> Any:
     spread = [size for pair in zip([1] * count, sizes, strict=True) for size in pair]
     wide = [size for pair in zip(often, sizes, strict=True) for size in pair]
     tiled = ag.expand(ag.reshape(input, spread), wide)
+    if all(1 in pair for pair in zip(often, sizes, strict=True)):
+        tiled = ag.clone(tiled)  # whose other shape would be a view of the operand
     return ag.reshape(tiled, [a * b for a, b in zip(often, sizes, strict=True)])
 
 

@@ -122,7 +122,7 @@ def _scattered(
     values = ag.as_operand(src, device)
     _check(who, x, places, values, place)
     if not places.size:
-        return x
+        return ag.clone(x)
     if not x.ndim:
         given = [ag.reshape(operand, (1,)) for operand in (x, places, values)]
         return ag.reshape(make(*given, place), ())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from typing import Any, Final
 
 import torch
@@ -27,6 +27,13 @@ _KERNELS: Final = (
     "_efficientzerotensor", "tril_indices", "triu_indices",
 )  # fmt: skip
 
+#: Attributes of a tensor on the device, which belong to its memory.
+_OURS: Final = {"raw", "record", "place", "_is_param"}
+_HELD: Final = (
+    "A graph may hold it: move the model before its first forward pass, and before "
+    "torch.nn.utils.weight_norm, in whose place torch.nn.utils.parametrizations.weight_norm moves."
+)
+
 
 def register() -> None:
     """Let `torch.device("netcl")` be netcl's."""
@@ -43,10 +50,33 @@ def register() -> None:
     torch.autograd.graph._engine_run_backward = run
     # so that `model.to("netcl")` keeps tied weights tied, and optimizers their parameters
     torch.__future__.set_swap_module_params_on_conversion(True)
+    torch.utils.swap_tensors = keeping(torch.utils.swap_tensors)  # type: ignore[assignment]
     for kernel in _KERNELS:
         library().impl(kernel, loading(kernel), "PrivateUse1")
     device.prepare = load
     files.register()
+
+
+def keeping(swap: Callable[..., None]) -> Callable[..., None]:
+    """PyTorch's swap of two tensors, in which a parameter keeps its hooks and its own attributes.
+
+    It gives all attributes away, such as the `no_weight_decay` that optimizers are told by.
+    """
+
+    @wraps(swap)
+    def run(t1: Any, t2: Any) -> None:
+        kept = dict(t1.__dict__) if isinstance(t1, torch.nn.Parameter) else {}
+        try:
+            swap(t1, t2)
+        except RuntimeError as error:
+            raise RuntimeError(f"{error} {_HELD}") from error
+        for name in kept.keys() - t1.__dict__.keys() - _OURS:
+            setattr(t1, name, kept[name])
+        for hooks in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+            if kept_hooks := getattr(t1, hooks):
+                setattr(t1, hooks, kept_hooks)  # which tells them to the new memory's autograd
+
+    return run
 
 
 @cache

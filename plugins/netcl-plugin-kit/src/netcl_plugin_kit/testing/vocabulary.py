@@ -75,7 +75,9 @@ CHECKS: Final[Mapping[str, KitCheck]] = {
         "Let `reads` name no operand whose strides and offset the plan does not use",
     ),
     "deterministic": KitCheck(
-        "the same bits twice", "Add up in a fixed order; leave no element of the result unwritten"
+        "the same bits twice",
+        "Add up in a fixed order; leave no element of the result unwritten; put a barrier before "
+        "local memory that other work-items wrote is read",
     ),
     "settings": KitCheck(
         "each value of what an implementation lets be tuned gives the reference's results",

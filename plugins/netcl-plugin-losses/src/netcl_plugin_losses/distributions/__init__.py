@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from netcl_core.errors import missing_name
+from netcl_core.plugins import absent
 from netcl_plugin_losses.distributions import constraints, transforms
 from netcl_plugin_losses.distributions.base import Distribution, Independent
 from netcl_plugin_losses.distributions.continuous import (
@@ -65,4 +65,4 @@ poisson studentT transformed_distribution uniform"""
 def __getattr__(name: str) -> Any:
     if name in _FILES.split():
         return sys.modules[__name__]
-    raise missing_name("netcl_core.distributions", name, __all__)
+    return absent("distributions", name, __all__)
