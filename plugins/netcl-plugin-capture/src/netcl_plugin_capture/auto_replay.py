@@ -15,7 +15,7 @@ import numpy as np
 from netcl_core import Device, Tensor, default_device, is_grad_enabled
 from netcl_core.autograd import Node
 from netcl_core.errors import ReplayError
-from netcl_core.inspect.recorded import process, thread
+from netcl_core.inspect.recorded import process, thread, times_told
 from netcl_core.inspect.streams import own_stream, stream_of
 from netcl_core.plugins.protocol import registry
 from netcl_plugin_capture.capture import is_free
@@ -24,7 +24,9 @@ from netcl_plugin_capture.graph_outputs import mapped
 from netcl_plugin_capture.recording import recording_by
 from netcl_plugin_capture.replayed_step import NotReplayedError, ReplayedStep, StepOutcome
 from netcl_plugin_capture.step_recording import StepRecording
-from netcl_plugin_capture.step_watch import StepWatch, UnwatchedError, Witness
+from netcl_plugin_capture.step_watch import StepWatch
+from netcl_plugin_capture.watched_values import UnwatchedError
+from netcl_plugin_capture.witness import Witness
 
 #: So many signatures are kept at a time: each graph keeps the memory between its ops.
 _SIGNATURES: Final = 8
@@ -131,6 +133,10 @@ class _StepState:
         self.graph: ReplayedStep | None = None
         self._first: tuple[list[Any], StepOutcome] | None = None
         self._settles = True  # whether the first recording may have made what outlasts it
+
+    def holds(self, changes: int) -> bool:
+        """Whether what it reads is as it was, when tensors have been changed so often."""
+        return self.watch.holds(self.graph is not None and self.graph.changes == changes)
 
     def record(
         self,
@@ -241,9 +247,10 @@ class _StepSignature:
         self._calls += 1
         if self.why:
             return function(*args, **kwargs)
-        state = next((state for state in self._states if state.watch.holds()), None)
+        changes = times_told(changes_only=True)
+        state = next((state for state in self._states if state.holds(changes)), None)
         if state is not None and state.graph is not None:
-            return self._replay(state, state.graph, function, arguments, args, kwargs)
+            return self._replay(state, state.graph, function, arguments, args, kwargs, changes)
         if sys.getprofile() is not None:
             return function(*args, **kwargs)
         device = arguments.tensors[0].device if arguments.tensors else default_device()
@@ -299,8 +306,9 @@ class _StepSignature:
         arguments: _StepArguments,
         args: Any,
         kwargs: Any,
+        changes: int,
     ) -> Any:
-        if not graph.fits():
+        if not graph.fits(changes == graph.changes):
             versions = graph.versions_now()
             result = function(*args, **kwargs)
             graph.versions = versions  # the step has checked them
@@ -315,7 +323,7 @@ class _StepSignature:
             return function(*args, **kwargs)
         self._changes = 0
         self._replayed += 1
-        return graph.run(data, arguments.shown)
+        return graph.run(data, arguments.shown, changes)
 
     @property
     def replays(self) -> bool:

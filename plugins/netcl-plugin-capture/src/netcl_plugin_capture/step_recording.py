@@ -37,7 +37,7 @@ from netcl_plugin_capture.commands import (
     identity,
 )
 from netcl_plugin_capture.recording import Recording
-from netcl_plugin_capture.step_watch import within
+from netcl_plugin_capture.witness import within
 
 #: What a buffer is in a recording: a letter, and a number or an address.
 Role: TypeAlias = tuple[str, int]
