@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
-from operator import attrgetter, is_
+from operator import attrgetter
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -63,8 +63,8 @@ _MAKING: Final = frozenset({
     "__init__", "__new__", "__init_subclass__", "__set_name__", "__post_init__", "__class__",
     "__setattr__", "__del__", "__repr__", "__setstate__", "__getstate__",
 })  # fmt: skip
-_NEEDS: Final = attrgetter("requires_grad")
-_MEMORY: Final = attrgetter("memory")
+#: What of a tensor has to stay: its elements may change.
+_STATE: Final = attrgetter("memory", "geometry", "shape", "requires_grad")
 
 
 def is_own(module: str | None) -> bool:
@@ -112,20 +112,13 @@ class StepWatch:
             self._values.contents("the hooks of a tensor", hook_rows[leaf].hooks)
         added = leaves - hook_rows.keys()
         self._values.read("the hooks of a tensor", added.isdisjoint, hook_rows)
-        self._needs = list(map(_NEEDS, self.tensors.values()))
-        self._memories = list(map(_MEMORY, self.tensors.values()))
+        self._states = list(map(_STATE, self.tensors.values()))
 
     def holds(self, unchanged: bool = False) -> bool:
         """Whether everything is still as it was; `unchanged`: of the tensors this is known."""
-        tensors = self.tensors.values()
         try:
-            return (
-                unchanged
-                or (
-                    all(map(is_, map(_MEMORY, tensors), self._memories))
-                    and all(map(is_, map(_NEEDS, tensors), self._needs))
-                )
-            ) and self._values.hold()
+            same = unchanged or list(map(_STATE, self.tensors.values())) == self._states
+            return same and self._values.hold()
         except (RuntimeError, AttributeError):  # it is gone, or changes meanwhile
             return False
 
