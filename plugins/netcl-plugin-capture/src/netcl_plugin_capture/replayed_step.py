@@ -18,10 +18,10 @@ from netcl_core.inspect.streams import OpenCLStream, opencl_module, own_stream
 from netcl_plugin_capture.capture import Replays
 from netcl_plugin_capture.commands import LaunchCommand, identity
 from netcl_plugin_capture.step_recording import StepRecording
+from netcl_plugin_capture.step_watch import PLAIN
 
 #: Makes a result of the arguments that are tensors and the buffers of the outputs.
 Maker: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Any]
-_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
 _GRAD: Final = attrgetter("grad")
 
 
@@ -80,7 +80,7 @@ class StepOutcome:
     def _told(self, value: Any) -> tuple[Any, Maker]:
         if isinstance(value, Tensor):
             return self._tensor(value)
-        if isinstance(value, _PLAIN):
+        if isinstance(value, PLAIN):
             return (type(value), repr(value)), lambda *_: value
         if isinstance(value, (list, tuple)):
             kind = type(value)
