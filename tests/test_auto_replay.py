@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import re
+import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 from netcl_plugin_capture.step_watch import StepWatch
+from netcl_plugin_capture.watched_values import addresses
 from twins import alike, floats, leaf, same
 
 import netcl_core as nc
@@ -850,6 +852,12 @@ def test_inside_a_capture_it_is_the_function() -> None:
     graph = ag.capture(step, batch(0))
     graph(batch(1))
     assert optimizer.state_dict()["state"] and step.explain() == "it has not been called"
+
+
+def test_addresses_are_those_of_the_objects() -> None:
+    objects = object(), "text", 1.5, None
+    assert struct.unpack(f"{len(objects)}P", addresses(objects)) == tuple(map(id, objects))
+    assert addresses(()) == b""
 
 
 def test_many_layers_are_compared_at_once() -> None:

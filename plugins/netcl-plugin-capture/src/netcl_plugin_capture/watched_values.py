@@ -89,7 +89,7 @@ class WatchedValues:
         objects += chain.from_iterable(self._views)
         objects += map(call, self._others)
         now = tuple(objects)
-        sign = _addresses(now)
+        sign = addresses(now)
         if sign == self._sign:
             return True
         values = list(map(call, self._reads))
@@ -104,7 +104,7 @@ class WatchedValues:
         return next((label for label, read, former in rows if not _alike([read()], [former])), "")
 
 
-def _addresses(objects: tuple[Any, ...]) -> bytes:
+def addresses(objects: tuple[Any, ...]) -> bytes:
     """Where objects lie, in one piece: it is all that a tuple has in CPython behind its head."""
     return string_at(id(objects) + tuple.__basicsize__, len(objects) * tuple.__itemsize__)
 
