@@ -297,7 +297,10 @@ class StepWatch:
         names = self._names | {"training", "_hooks", "forward"} | module._kinds.keys()
         if own:
             names |= space.keys()
-            self._values.read(f"an attribute of {label}", tuple, space, shown=shown)
+        if own and shown:
+            self._values.read(f"an attribute of {label}", tuple, space, shown=True)
+        elif own:
+            self._values.contents(f"an attribute of {label}", space)
         self._seen.update((id(value), value) for value in (tables, module._kinds))
         self._of_object(label, space, names, shown)
 
