@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import re
+import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
+from netcl_plugin_capture.step_watch import StepWatch
+from netcl_plugin_capture.watched_values import addresses
 from twins import alike, floats, leaf, same
 
 import netcl_core as nc
@@ -93,6 +98,17 @@ class Training:
                 optimizer.add_param_group({"params": [leaf((2,), 1)]})
             case "move":
                 model[4].weight.leave_memory()
+            case "groups":
+                optimizer.param_groups = [dict(group) for group in optimizer.param_groups]
+                optimizer.param_groups[0]["weight_decay"] = 0.5
+            case "fewer":
+                optimizer.param_groups[0]["params"] = optimizer.param_groups[0]["params"][:2]
+            case "hook":
+                model[4].weight.register_hook(lambda gradient: gradient * 3.0)
+            case "class":
+                model[2].__class__ = nn.Tanh if type(model[2]) is nn.ReLU else nn.ReLU
+            case "attributes":
+                model[3].__dict__ = {**vars(model[3]), "p": 0.6}
             case "seed":
                 nc.manual_seed(self.turn)
 
@@ -134,8 +150,8 @@ SIX = ", ".join(["step"] * 6)
 @pytest.mark.parametrize(
     "between",
     ["rate", "decay", "drop", "load", "resume", "freeze", "no gradients", "zeros", "keep",
-     "hold", "group", "seed", "move", "small", "eval", "eval, step, train", "small, step, small",
-     "drop, step, drop", "keep, step, keep, step, hold"],
+     "hold", "group", "groups", "class", "attributes", "seed", "move", "small", "eval",
+     "eval, step, train", "small, step, small", "drop, step, drop", "keep, step, keep, step, hold"],
 )  # fmt: skip
 def test_what_happens_between_two_calls(between: str, fast: nc.Device) -> None:
     step = twins_agree(f"{SIX}, {between}, {SIX}, {between}, {SIX}")
@@ -143,10 +159,15 @@ def test_what_happens_between_two_calls(between: str, fast: nc.Device) -> None:
     assert replays(step) >= (most or 3) * fast.has_kernels, step.explain()
 
 
-def test_a_parameter_that_no_optimizer_has_gathers_its_gradients(fast: nc.Device) -> None:
-    step = twins_agree(f"{SIX}, replace, {SIX}")
+@pytest.mark.parametrize(
+    ("between", "why"),
+    [("replace", "two calls differ"), ("fewer", "two calls differ"), ("hook", "which its code")],
+)
+def test_what_ends_replays_for_good(between: str, why: str, fast: nc.Device) -> None:
+    """Of a parameter that no optimizer has any longer gradients add up; hooks run Python."""
+    step = twins_agree(f"{SIX}, {between}, {SIX}")
     if fast.has_kernels:
-        assert "two calls differ" in step.explain()
+        assert why in step.explain()
 
 
 @pytest.mark.parametrize("early", range(1, 4))
@@ -197,6 +218,46 @@ def updated(optimizer: Any, loss: Any) -> Any:
     loss.backward()
     optimizer.step()
     return loss
+
+
+@case("in 6 of 12 calls")
+def reads_a_tensor_that_gets_another_shape(wrap: Wrap) -> Case:
+    (w, optimizer), rates = begun(), nc.tensor([1.0, 2.0, 3.0, 4.0])
+    call = wrap(lambda x: updated(optimizer, ag.sum(ag.square(x @ w @ ag.ones((2, 4)) * rates))))
+
+    def run(turn: int) -> Any:
+        if turn == 6:
+            rates.unsqueeze_(1)
+        return call(batch(turn))
+
+    return run, lambda: [w, w.grad], call
+
+
+@case("in 6 of 12 calls")
+def reads_lists_and_a_dict(wrap: Wrap) -> Case:
+    (w, optimizer), first, second, table = begun(), [1.0, 2.0], [3.0], {"a": 1.0, "b": 2.0}
+
+    def step(x: Any) -> Any:
+        loss = updated(optimizer, ag.sum(ag.square(x @ w)))
+        for term in first:
+            loss = loss + term
+        for factor in second:
+            loss = loss * factor
+        return {name: loss * factor for name, factor in table.items()}
+
+    call = wrap(step)
+
+    def run(turn: int) -> Any:
+        if turn == 4:
+            table["a"], first[0] = float("1"), float("1")  # other objects
+        if turn == 6:
+            second.insert(0, first.pop())
+            table["c"] = table.pop("b")
+        losses = call(batch(turn))
+        assert list(losses) == list(table)
+        return losses["a"]
+
+    return run, lambda: [w, w.grad], call
 
 
 @case("it sets COUNT")
@@ -458,6 +519,37 @@ class Trainer:
 
     def step(self, x: Any) -> Any:
         return updated(self.optimizer, self.loss(x))
+
+
+@case("in 3 of 12 calls")
+def reads_what_is_renamed(wrap: Wrap) -> Case:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            self.weight = nn.Parameter(floats((3, 2), 0))
+            self.drop = nn.Dropout(0.0)
+            self.scale = 2.0
+
+        def forward(self, x: Any) -> Any:
+            return self.drop(x @ self.weight) * self.scale
+
+    model = Scaled()
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    call = wrap(lambda x: updated(optimizer, ag.sum(ag.square(model(x)))))
+
+    def run(turn: int) -> Any:
+        if turn == 6:  # under another name, behind all others
+            vars(model)["factor"] = vars(model).pop("scale")
+        elif turn == 7:
+            model.scale, last = model.factor, list(vars(model.drop))[-1]
+            model.drop.other = getattr(model.drop, last)
+            delattr(model.drop, last)
+        if turn < 6:
+            return call(batch(turn))
+        with pytest.raises(AttributeError):
+            call(batch(turn))
+        return model.weight
+
+    return run, lambda: [model.weight], call
 
 
 @case("in 6 of 12 calls")
@@ -760,6 +852,37 @@ def test_inside_a_capture_it_is_the_function() -> None:
     graph = ag.capture(step, batch(0))
     graph(batch(1))
     assert optimizer.state_dict()["state"] and step.explain() == "it has not been called"
+
+
+def test_addresses_are_those_of_the_objects() -> None:
+    objects = object(), "text", 1.5, None
+    assert struct.unpack(f"{len(objects)}P", addresses(objects)) == tuple(map(id, objects))
+    assert addresses(()) == b""
+
+
+def test_many_layers_are_compared_at_once() -> None:
+    """In half of what a call of C for each attribute would take."""
+    model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(200)])
+    watch = StepWatch(lambda x: model(x), [])
+    reads = [functools.partial(getattr, model, "training")] * 1600
+    assert watch.holds()
+    assert 2 * _best(lambda: watch.holds(True)) < _best(lambda: [read() is True for read in reads])
+    model[150].weight.requires_grad_(False)
+    assert not watch.holds()
+    assert watch.changed() == "a tensor"
+    model[150].weight.requires_grad_()
+    model[150].bias = None
+    assert not watch.holds(True)
+    assert watch.changed() == "model.150.bias"
+
+
+def _best(function: Callable[[], Any]) -> float:
+    def once() -> float:
+        start = time.thread_time()
+        function()
+        return time.thread_time() - start
+
+    return min(once() for _ in range(50))
 
 
 def test_two_threads(fast: nc.Device) -> None:

@@ -18,10 +18,10 @@ from netcl_core.tape import hooks
 @pytest.fixture(autouse=True)
 def none_left(either: nc.Device) -> Any:
     gc.collect()
-    before = len(hooks.rows)
+    before = len(hooks.hook_rows)
     yield
     gc.collect()
-    assert len(hooks.rows) == before
+    assert len(hooks.hook_rows) == before
 
 
 def leaf(*values: float) -> Any:

@@ -10,6 +10,9 @@ one op.
 from __future__ import annotations
 
 from netcl_core.jit.arguments import Arguments as Arguments
+from netcl_core.jit.guarded_values import same as same
+from netcl_core.jit.guards import cell_contents as cell_contents
+from netcl_core.jit.guards import names_of as names_of
 from netcl_core.jit.jit import Jitted as Jitted
 from netcl_core.jit.jit import entry_of as entry_of
 from netcl_core.jit.jit import name_of as name_of

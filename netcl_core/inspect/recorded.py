@@ -33,6 +33,7 @@ from netcl_core.tape.gradients import no_second_derivative as no_second_derivati
 from netcl_core.tape.gradients import refuse_unrecorded as refuse_unrecorded
 from netcl_core.tape.gradients import whole as whole
 from netcl_core.tape.held import held as held
+from netcl_core.tape.hooks import hook_rows as hook_rows
 from netcl_core.tape.node import Target as Target
 from netcl_core.tape.node import leaf_node as leaf_node
 from netcl_core.tape.node import next_number as next_number
@@ -49,6 +50,7 @@ from netcl_core.tape.state import casting_by as casting_by
 from netcl_core.tape.state import process as process
 from netcl_core.tape.state import thread as thread
 from netcl_core.tape.tracing import apart as apart
+from netcl_core.tensors.operand import times_told as times_told
 from netcl_core.tensors.random_state import given_again as given_again
 from netcl_core.tensors.random_state import noted as noted
 from netcl_core.tensors.tensor import MetaTensor as MetaTensor

@@ -63,30 +63,26 @@ class GuardedValues:
     def holds(self) -> bool:
         """Whether everything is still as it was."""
         try:
-            same = all(map(is_, map(call, self._reads), self._expected)) or self._reads_alike()
-            if same and self._views:
-                same = all(map(is_, chain.from_iterable(self._views), self._items)) or self._alike()
-            return same and (not self._arrays or all(bits.same() for bits in self._arrays))
+            holds = all(map(is_, map(call, self._reads), self._expected))
+            holds = holds or _alike(map(call, self._reads), self._expected)
+            if holds and self._views:
+                holds = all(map(is_, chain.from_iterable(self._views), self._items))
+                holds = holds or _alike(chain.from_iterable(self._views), self._items)
+            return holds and (not self._arrays or all(bits.same() for bits in self._arrays))
         except RuntimeError:  # a container changes while it is read
             return False
 
-    def _reads_alike(self) -> bool:
-        """The same by value; then these objects are what is expected from now on."""
-        now = list(map(call, self._reads))
-        alike = all(map(_same, now, self._expected))
-        if alike:
-            self._expected = now
-        return alike
 
-    def _alike(self) -> bool:
-        now = list(chain.from_iterable(self._views))
-        alike = len(now) == len(self._items) and all(map(_same, now, self._items))
-        if alike:
-            self._items = now
-        return alike
+def _alike(values: Iterable[Any], expected: list[Any]) -> bool:
+    """The same by value; then these objects are what is expected from now on."""
+    now = list(values)
+    alike = len(now) == len(expected) and all(map(same, now, expected))
+    if alike:
+        expected[:] = now
+    return alike
 
 
-def _same(now: Any, expected: Any) -> bool:
+def same(now: Any, expected: Any) -> bool:
     """Equality of plain values; a NaN and the sign of zero count by their text."""
     if now is expected:
         return True

@@ -60,8 +60,7 @@ class Guards:
                 known = len(self.names)
                 self._watch = GuardedValues()
                 self._seen.clear()
-                for root in roots:
-                    self._walk(root)
+                self._walk_all(roots)
         except TooMuchError:
             reason = "the function reads more objects than can be watched"
             raise TraceBreak("jit_compile", reason) from None
@@ -99,12 +98,10 @@ class Guards:
             if not isinstance(value.__self__, ModuleType):  # `items.append`, `table.get`
                 self._walk(value.__self__)
         elif isinstance(value, functools.partial):
-            for part in (value.func, *value.args, *value.keywords.values()):
-                self._walk(part)
+            self._walk_all((value.func, *value.args, *value.keywords.values()))
             self._attributes(vars(value))
         elif isinstance(value, _PROPERTIES):
-            for name in _INNER:
-                self._walk(getattr(value, name, None))
+            self._walk_all(getattr(value, name, None) for name in _INNER)
         elif isinstance(value, ModuleType):
             self._module(value)
         elif isinstance(value, type):
@@ -170,12 +167,12 @@ class Guards:
         if is_own(module) or module.partition(".")[0] == "numpy":
             return  # our ops depend on their arguments and the registry alone
         space = function.__globals__
-        read, names, imported = _names_of(function.__code__)
+        read, names, imported = names_of(function.__code__)
         self.names |= names
         for name in ("__code__", "__defaults__", "__kwdefaults__"):
             self._expect(getattr, function, name)
         for cell in function.__closure__ or ():
-            self._expect(_contents, cell)
+            self._expect(cell_contents, cell)
         self._attributes(vars(function))
         for name in sorted(read):  # one that is missing may come to hide a builtin
             self._expect(space.get, name, _MISSING)
@@ -229,7 +226,7 @@ class Guards:
         }
         for name in sorted(names):
             for class_ in classes:
-                self._expect(_attribute, class_, name)
+                self._expect(vars(class_).get, name, _MISSING)
         return names
 
     def _of_metaclass(self, value: type) -> None:
@@ -284,7 +281,7 @@ _BASES: Final = frozenset({"builtins", "abc", "typing"})
 
 
 @functools.lru_cache(maxsize=1024)
-def _names_of(code: CodeType) -> _Names:
+def names_of(code: CodeType) -> _Names:
     """The names of globals that code reads, all it uses, and the modules that it imports."""
     read: set[str] = set()
     used: set[str] = set()
@@ -338,12 +335,9 @@ def _watched(value: Any) -> bool:
     return not (stable or root == "numpy" or is_own(root))
 
 
-def _contents(cell: Any) -> Any:
+def cell_contents(cell: Any) -> Any:
+    """What a closure's cell holds; an object that stands for nothing before it is filled."""
     try:
         return cell.cell_contents
-    except ValueError:  # not filled yet
+    except ValueError:
         return _MISSING
-
-
-def _attribute(owner: Any, name: str) -> Any:
-    return vars(owner).get(name, _MISSING)

@@ -32,7 +32,7 @@ class _Row:
 
 
 #: By what the gradient belongs to; a row goes when its value does.
-rows: Final[dict[Target, _Row]] = {}
+hook_rows: Final[dict[Target, _Row]] = {}
 _numbers: Final = itertools.count()
 
 
@@ -108,10 +108,10 @@ def leave_hooks(x: Node, former: Node) -> None:
 
     What it is then has none, and keeps its gradient if that was asked for. (PyTorch's rule)
     """
-    if not rows or x.source is not None:  # the record of the call stays where it is
+    if not hook_rows or x.source is not None:  # the record of the call stays where it is
         return
-    for index in [index for owner, index in rows if owner == id(x)]:
-        row = rows.pop((id(x), index))
+    for index in [index for owner, index in hook_rows if owner == id(x)]:
+        row = hook_rows.pop((id(x), index))
         _enter(former, index, row)
         if index == x.index and row.retained:
             row.retained = False
@@ -145,14 +145,14 @@ def _row_of(x: Tensor, who: str) -> _Row:
     separate(x)
     owner, index = origin(x)
     target = id(owner), index
-    row = rows.get(target)
+    row = hook_rows.get(target)
     return _enter(owner, index, _Row()) if row is None else row
 
 
 def _enter(owner: Any, index: int, row: _Row) -> _Row:
     target = id(owner), index
-    weakref.finalize(owner, rows.pop, target, None).atexit = False
-    rows[target] = row
+    weakref.finalize(owner, hook_rows.pop, target, None).atexit = False
+    hook_rows[target] = row
     return row
 
 
@@ -163,7 +163,7 @@ def passed(owner: Any, index: int, gradient: Any) -> Any:
         owner: The leaf's Tensor, or the node with the record of a call.
         index: Of which result of the call.
     """
-    row = rows.get((id(owner), index))
+    row = hook_rows.get((id(owner), index))
     if row is None:
         return gradient
     for hook in list(row.hooks.values()):

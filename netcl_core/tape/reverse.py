@@ -195,7 +195,7 @@ class _Walk:
         for index, gradient in enumerate(grads):
             if type(gradient) is Placed:
                 grads[index] = whole(gradient)
-        if hooks.rows or self.retain or self.wanted is not None:
+        if hooks.hook_rows or self.retain or self.wanted is not None:
             for index, gradient in enumerate(grads):
                 if gradient is not None:
                     grads[index] = self._final(place.owner, index, gradient)
@@ -204,7 +204,7 @@ class _Walk:
     def _final(self, owner: Any, index: int, gradient: Any) -> Any:
         """A complete gradient, after hooks and all who want to have it."""
         target = id(owner), index
-        if target in hooks.rows:
+        if target in hooks.hook_rows:
             gradient = hooks.passed(owner, index, gradient)
             self.taken.add(id(gradient.value.memory))  # a hook may hold it
         if self.wanted is not None and target in self.wanted:

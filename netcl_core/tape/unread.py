@@ -55,7 +55,7 @@ def _may_move(owner: Node) -> bool:
         mine = get_ident()
         if any(thread != mine or owner.number < first for thread, first in process.passes):
             return False
-    known = [rows for rows in (hooks.rows, living) if rows]
+    known = [rows for rows in (hooks.hook_rows, living) if rows]
     return not known or not any(
         (id(owner), i) in rows for rows in known for i in range(len(owner.call.results or (0,)))
     )

@@ -82,20 +82,23 @@ def watch(watcher: Callable[[], None]) -> None:
     _watchers[:] = [watcher]
 
 
-#: How often that was told.
-_count: Final = [0]
+#: How often that was told, of data that are read and of those that change.
+_counts: Final = [0, 0]
 
 
-def told() -> None:
+def told(change: bool = True) -> None:
     """Let the watcher know that the host reads or changes data now."""
-    _count[0] += 1
+    _counts[change] += 1
     for watcher in _watchers:
         watcher()
 
 
-def times_told() -> int:
-    """How often data have been read or changed, by all threads: for who compares two moments."""
-    return _count[0]
+def times_told(changes_only: bool = False) -> int:
+    """How often data have been read or changed, by all threads: for who compares two moments.
+
+    A change is one of a tensor's elements, memory, gradient or `requires_grad`.
+    """
+    return _counts[1] if changes_only else sum(_counts)
 
 
 @final
@@ -249,7 +252,7 @@ class Operand(metaclass=OperandType):
         """The data as a fresh NumPy array; waits for the device."""
         value = self.value
         buffer, dtype = value.buffer, DTYPES[value.dtype]
-        told()
+        told(False)
         flat = stream_of(value.device).download(buffer, self.size, dtype)
         look(flat)
         return flat.reshape(value.shape)

@@ -146,7 +146,7 @@ class Tensor(Operand):
         Known without asking the device for data that came from the host and has not
         been changed since; else it is read once and remembered.
         """
-        told()
+        told(False)
         if captures:
             refuse_reading("the host asks for the range of a tensor's values")
         known = self._known_range()
@@ -418,6 +418,7 @@ class Tensor(Operand):
 
     def leave_memory(self) -> None:
         """Have a copy of the elements from now on, and share nothing."""
+        told()
         version, self.buffer = self.version, self.duplicate().memory
         self._version, self._storage, self.is_alias = version, None, False
 
@@ -474,6 +475,7 @@ class View(Tensor):
 
     def leave_memory(self) -> None:
         """Have a copy of the elements from now on, and share nothing."""
+        told()
         version, self.memory = self.version, self.duplicate().memory
         self.geometry = dense(self.shape)
         self._version, self._storage, self.is_alias = version, None, False

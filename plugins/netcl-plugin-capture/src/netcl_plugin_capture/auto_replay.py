@@ -15,7 +15,7 @@ import numpy as np
 from netcl_core import Device, Tensor, default_device, is_grad_enabled
 from netcl_core.autograd import Node
 from netcl_core.errors import ReplayError
-from netcl_core.inspect.recorded import process, thread
+from netcl_core.inspect.recorded import process, thread, times_told
 from netcl_core.inspect.streams import own_stream, stream_of
 from netcl_core.plugins.protocol import registry
 from netcl_plugin_capture.capture import is_free
@@ -24,7 +24,9 @@ from netcl_plugin_capture.graph_outputs import mapped
 from netcl_plugin_capture.recording import recording_by
 from netcl_plugin_capture.replayed_step import NotReplayedError, ReplayedStep, StepOutcome
 from netcl_plugin_capture.step_recording import StepRecording
-from netcl_plugin_capture.step_watch import StepWatch, UnwatchedError, Witness
+from netcl_plugin_capture.step_watch import StepWatch
+from netcl_plugin_capture.watched_values import UnwatchedError
+from netcl_plugin_capture.witness import Witness
 
 #: So many signatures are kept at a time: each graph keeps the memory between its ops.
 _SIGNATURES: Final = 8
@@ -132,33 +134,33 @@ class _StepState:
         self._first: tuple[list[Any], StepOutcome] | None = None
         self._settles = True  # whether the first recording may have made what outlasts it
 
+    def holds(self, changes: int) -> bool:
+        """Whether what it reads is as it was, when tensors have been changed so often."""
+        return self.watch.holds(self.graph is not None and self.graph.changes == changes)
+
     def record(
-        self,
-        device: Device,
-        function: Callable[..., Any],
-        arguments: _StepArguments,
-        args: Any,
-        kwargs: Any,
+        self, device: Device, plainly: functools.partial[Any], arguments: _StepArguments
     ) -> tuple[Any, str]:
         """Call the step and take it down; gives the result, and why it is never replayed."""
         tensors = arguments.owned()
         copies = {
             id(x): y for x, y in zip(arguments.shown, tensors, strict=True) if y is not x.value
         }
-        called = (
-            mapped((args, kwargs), lambda x: copies.get(id(x), x)) if copies else (args, kwargs)
-        )
+        called = plainly
+        if copies:
+            given = mapped((plainly.args, plainly.keywords), lambda x: copies.get(id(x), x))
+            called = functools.partial(plainly.func, *given[0], **given[1])
         begun = [(leaf, leaf.grad) for leaf in self.watch.tensors.values()]
         recording = StepRecording(device, {identity(x.memory): i for i, x in enumerate(tensors)})
         try:
             with recording_by(recording, "auto_replay"), Witness(self.watch) as witness:
-                result = function(*called[0], **called[1])
+                result = called()
         except ReplayError as error:
             if not (self.watch.holds() and recording.undo()):
                 raise
             for leaf, gradient in begun:
                 leaf.grad = gradient
-            return function(*args, **kwargs), str(error).partition(";")[0]
+            return plainly(), str(error).partition(";")[0]
         finally:
             recording.close()
         why = recording.why or witness.why
@@ -237,40 +239,40 @@ class _StepSignature:
 
     def call(self, step: AutoReplay, arguments: _StepArguments, args: Any, kwargs: Any) -> Any:
         """The result of a call, replayed if it can be."""
-        function = step.__wrapped__
+        plainly = functools.partial(step.__wrapped__, *args, **kwargs)
         self._calls += 1
         if self.why:
-            return function(*args, **kwargs)
-        state = next((state for state in self._states if state.watch.holds()), None)
+            return plainly()
+        changes = times_told(changes_only=True)
+        state = next((state for state in self._states if state.holds(changes)), None)
         if state is not None and state.graph is not None:
-            return self._replay(state, state.graph, function, arguments, args, kwargs)
+            return self._replay(state, state.graph, plainly, arguments, changes)
         if sys.getprofile() is not None:
-            return function(*args, **kwargs)
+            return plainly()
         device = arguments.tensors[0].device if arguments.tensors else default_device()
         if state is None:
-            return self._begin(step, device, args, kwargs)
+            return self._begin(step, device, plainly)
         try:
-            result, self.why = state.record(device, function, arguments, args, kwargs)
+            result, self.why = state.record(device, plainly, arguments)
         except BaseException:
             self._states.remove(state)
             raise
         self._settle(state)
         return result
 
-    def _begin(self, step: AutoReplay, device: Device, args: Any, kwargs: Any) -> Any:
+    def _begin(self, step: AutoReplay, device: Device, plainly: Callable[[], Any]) -> Any:
         """A plain call, the first in a state of what it reads, seen by a witness."""
-        function = step.__wrapped__
         if self._states:
             self._count(f"{self._states[-1].watch.changed()} changes between calls")
         watch = None if self.why else step.watch_of(self._objects)
         if not isinstance(watch, StepWatch):
             self.why = self.why or watch or ""
-            return function(*args, **kwargs)
+            return plainly()
         if any(x.device is not device for x in watch.tensors.values()):
             self.why = "it reads a tensor on another device"
-            return function(*args, **kwargs)
+            return plainly()
         with Witness(watch, loads=True) as witness:
-            result = function(*args, **kwargs)
+            result = plainly()
         state = _StepState(watch)
         self._states = [*self._states[1 - _STATES :], state]
         self.why = witness.why
@@ -295,14 +297,13 @@ class _StepSignature:
         self,
         state: _StepState,
         graph: ReplayedStep,
-        function: Any,
+        plainly: Callable[[], Any],
         arguments: _StepArguments,
-        args: Any,
-        kwargs: Any,
+        changes: int,
     ) -> Any:
-        if not graph.fits():
+        if not graph.fits(changes == graph.changes):
             versions = graph.versions_now()
-            result = function(*args, **kwargs)
+            result = plainly()
             graph.versions = versions  # the step has checked them
             return result
         try:
@@ -310,12 +311,12 @@ class _StepSignature:
         except ReplayError as error:
             self._states.remove(state)
             self._count(str(error))
-            return function(*args, **kwargs)
+            return plainly()
         except Exception:  # what the step raises, at its own place
-            return function(*args, **kwargs)
+            return plainly()
         self._changes = 0
         self._replayed += 1
-        return graph.run(data, arguments.shown)
+        return graph.run(data, arguments.shown, changes)
 
     @property
     def replays(self) -> bool:

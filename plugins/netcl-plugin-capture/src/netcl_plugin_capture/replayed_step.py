@@ -18,10 +18,10 @@ from netcl_core.inspect.streams import OpenCLStream, opencl_module, own_stream
 from netcl_plugin_capture.capture import Replays
 from netcl_plugin_capture.commands import LaunchCommand, identity
 from netcl_plugin_capture.step_recording import StepRecording
+from netcl_plugin_capture.step_watch import PLAIN
 
 #: Makes a result of the arguments that are tensors and the buffers of the outputs.
 Maker: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Any]
-_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
 _GRAD: Final = attrgetter("grad")
 
 
@@ -80,7 +80,7 @@ class StepOutcome:
     def _told(self, value: Any) -> tuple[Any, Maker]:
         if isinstance(value, Tensor):
             return self._tensor(value)
-        if isinstance(value, _PLAIN):
+        if isinstance(value, PLAIN):
             return (type(value), repr(value)), lambda *_: value
         if isinstance(value, (list, tuple)):
             kind = type(value)
@@ -185,6 +185,8 @@ class ReplayedStep:
         if self._replays.inputs.written():
             raise NotReplayedError("it writes to an argument")
         self.kernels = sum(isinstance(command, LaunchCommand) for command in recording.commands)
+        #: How many changes of tensors there are after the last run, if nobody else makes one.
+        self.changes = -1
         self._make = outcome.make
         self._memory = recording.memory
         self._stream = stream
@@ -211,37 +213,38 @@ class ReplayedStep:
             if before is not None and identity(before.value.memory) in used
         ]
         states = [
-            (leaf, after) for leaf, before, after in outcome.leaves
+            (leaf, before, after) for leaf, before, after in outcome.leaves
             if after is not before or after is None
         ]  # fmt: skip
-        self._set = [leaf for leaf, after in states if after is None]
-        pairs = [(leaf, after) for leaf, after in states if after is not None]
+        self._set = [leaf for leaf, _, after in states if after is None]
+        pairs = [(leaf, after) for leaf, _, after in states if after is not None]
         self._owners = [leaf for leaf, _ in pairs]
         self._gradients = [after for _, after in pairs]
-        self._memories = [(after.storage, after.memory)[1] for after in self._gradients]
-        changed = self._replays.changed
-        alone = [_ALONE + sum(1 for x in changed if x is g) for g in self._gradients]
-        self._apart = alone  # while the leaves hold others
-        self._held = [count + 1 for count in alone]
-        self._of_memory = [_ALONE + 2] * len(pairs)  # of the gradient and its storage
+        #: Whether what a run leaves behind is as it was before.
+        self._repeats = all((before is None) == (after is None) for _, before, after in states)
+        memories = [(after.storage, after.memory)[1] for after in self._gradients]
+        self._alone = [*self._gradients, *memories]
+        known = set(map(id, self._gradients))
+        changed = sum(1 for x in self._replays.changed if id(x) in known)
+        #: How often all of them are held: by two lists, and memory by its gradient and storage.
+        self._held = (2 * _ALONE + 3) * len(pairs) + changed
 
-    def fits(self) -> bool:
-        """Whether gradients are as they were before the call, and nobody holds those of it."""
-        if [gradient is None for gradient in map(_GRAD, self._leaves)] != self._unset:
-            return False
-        if any(leaf.grad is not gradient for leaf, gradient in self._fixed):
-            return False
-        if self.versions_now() != self.versions:
-            return False
-        if all(map(is_, map(_GRAD, self._owners), self._gradients)):
-            counts = self._held
+    def fits(self, unchanged: bool) -> bool:
+        """Whether gradients are as they were before the call, and nobody holds those of it.
+
+        `unchanged`: nobody has set one, or changed data, since the last replay.
+        """
+        if unchanged:
+            holders = len(self._owners)
+            fits = self._repeats
         else:
-            now = map(is_, map(_GRAD, self._owners), self._gradients)
-            counts = [count + held for count, held in zip(self._apart, now, strict=True)]
-        return (
-            list(map(getrefcount, self._gradients)) == counts
-            and list(map(getrefcount, self._memories)) == self._of_memory
-        )
+            holders = sum(map(is_, map(_GRAD, self._owners), self._gradients))
+            fits = (
+                [gradient is None for gradient in map(_GRAD, self._leaves)] == self._unset
+                and all(leaf.grad is gradient for leaf, gradient in self._fixed)
+                and self.versions_now() == self.versions
+            )
+        return fits and sum(map(getrefcount, self._alone)) == self._held + holders
 
     def versions_now(self) -> list[int]:
         """How often the class indices that are no arguments have been changed."""
@@ -251,16 +254,19 @@ class ReplayedStep:
         """The arguments for `run`; raises what the step would, and nothing has been done."""
         return self._replays.fitting([tensors[i] for i in self._read])
 
-    def run(self, data: Sequence[Any], arguments: Sequence[Any]) -> Any:
-        """Do it again; gives what the step would."""
+    def run(self, data: Sequence[Any], arguments: Sequence[Any], changes: int) -> Any:
+        """Do it again; gives what the step would. `changes`: how many there had been."""
         buffers = [self._stream.allocate(size, DTYPES["uint8"]) for size in self._sizes]
         for uses, buffer in zip(self._uses, buffers, strict=True):
             self._replays.bind(uses, buffer)
         self._replays.enqueue(data)
+        self.changes = changes + len(self._replays.changed)
         for leaf, gradient in zip(self._owners, self._gradients, strict=True):
             if leaf.grad is not gradient:
                 leaf.grad = gradient
+                self.changes += 1
         for leaf in self._set:
             if leaf.grad is not None:
                 leaf.grad = None
+                self.changes += 1
         return self._make(arguments, buffers)

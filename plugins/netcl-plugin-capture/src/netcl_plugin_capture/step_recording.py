@@ -19,6 +19,7 @@ import netcl_core as nc
 from netcl_core import DTYPES, Device, Tensor
 from netcl_core.autograd import check_data
 from netcl_core.inspect.data import Dtype
+from netcl_core.inspect.programs import cell_contents
 from netcl_core.inspect.streams import (
     Asked,
     Stream,
@@ -37,11 +38,11 @@ from netcl_plugin_capture.commands import (
     identity,
 )
 from netcl_plugin_capture.recording import Recording
-from netcl_plugin_capture.step_watch import within
+from netcl_plugin_capture.step_watch import PLAIN
+from netcl_plugin_capture.witness import within
 
 #: What a buffer is in a recording: a letter, and a number or an address.
 Role: TypeAlias = tuple[str, int]
-_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
 _BYTES: Final = DTYPES["uint8"]
 #: Deeper than this what a function holds is told apart by its type alone.
 _DEEPEST: Final = 6
@@ -270,7 +271,7 @@ def form(value: Any, strict: bool = False, depth: int = 0) -> Any:
     Objects count by their type, or with `strict` by their identity.
     """
     inner = partial(form, strict=strict, depth=depth + 1)
-    if isinstance(value, _PLAIN):
+    if isinstance(value, PLAIN):
         return type(value), repr(value)
     if isinstance(value, (type, np.dtype, CodeType)):
         return value
@@ -280,17 +281,10 @@ def form(value: Any, strict: bool = False, depth: int = 0) -> Any:
         if isinstance(value, MethodType):
             return value.__func__.__code__, inner(value.__self__)
         if isinstance(value, FunctionType):
-            cells = [_contents(cell) for cell in value.__closure__ or ()]
+            cells = list(map(cell_contents, value.__closure__ or ()))
             return value.__code__, inner(cells), inner(value.__defaults__)
         if type(value) in (list, tuple):
             return tuple(inner(item) for item in value)
         if type(value) is dict and strict:
             return tuple((inner(name), inner(item)) for name, item in value.items())
     return id(value) if strict else type(value)
-
-
-def _contents(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not filled yet
-        return None

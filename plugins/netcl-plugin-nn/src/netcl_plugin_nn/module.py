@@ -91,7 +91,8 @@ class Module(Hooked):
 
     def __delattr__(self, name: str) -> None:
         object.__delattr__(self, name)
-        self._kinds.pop(name, None)
+        kinds = {other: kind for other, kind in self._kinds.items() if other != name}
+        self.__dict__["_kinds"] = kinds  # another one: a recorded step notices what is gone
 
     def _register(self, kind: str, name: str, value: Any) -> None:
         if not name or "." in name:
