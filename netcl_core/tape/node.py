@@ -366,8 +366,8 @@ class Node(Tensor):
     def alias(self, shape: Shape) -> Tensor:
         return self.value.alias(shape)
 
-    def int_range(self) -> tuple[int, int]:
-        return self.value.int_range()
+    def int_range(self, around: bool = False) -> tuple[int, int]:
+        return self.value.int_range(around)
 
     def mark_changed(self) -> None:
         self.value.mark_changed()

@@ -210,9 +210,9 @@ class TraceNode:
         """Ends the trace: a leaf made inside the function would be lost."""
         return self._operand("requires_grad_").value.requires_grad_(requires_grad)
 
-    def int_range(self) -> Any:
+    def int_range(self, around: bool = False) -> Any:
         """Ends the trace: the range is in the data."""
-        return self._operand("int_range").value.int_range()
+        return self._operand("int_range").value.int_range(around)
 
     def to_host(self) -> Any:
         """Ends the trace: the host reads the data."""

@@ -53,7 +53,8 @@ class Casting:
         if not self._reaches(device):
             return operands
         given: Sequence[Any] = [as_operand(x, device) for x in operands]
-        return self.cast_all(op, given)  # type: ignore[no-any-return]
+        goal = self._goal(self.policy.rule(op, "operator"), [x for x in given if x is not None])
+        return [self._kept(x, goal) if x is not None and _target(x, goal) else x for x in given]
 
     def cast_all(self, op: str, values: Any) -> Any:
         """Arguments of an op, with the tensors among them and in their lists and tuples cast."""
