@@ -172,9 +172,8 @@ class Tensor(Operand):
     def _known_range(self, around: bool = False) -> tuple[int, int, int, Array | None] | None:
         """The range with its version, as far as it is known of these elements or of all."""
         storage = self._storage
-        part = storage is not None and not around and self.geometry
-        if part and not part.covers(storage.size):
-            storage = None
+        if storage is not None and self.geometry and not around:
+            storage = storage if self.geometry.covers(storage.size) else None
         known = self._range if storage is None else storage.range
         return known if known is not None and known[0] == self.version else None
 

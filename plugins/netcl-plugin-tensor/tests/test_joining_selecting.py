@@ -115,6 +115,21 @@ def test_many_tensors_join(device: nc.Device, kind: str, dim: int, monkeypatch: 
 
 
 @pytest.mark.parametrize("device", usable_devices(), ids=str)
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_stack_of_views_and_its_gradients(device: nc.Device, dim: int) -> None:
+    arrays = [RANDOM.standard_normal((2, 5, 3)).astype("float32") for _ in range(3)]
+    tensors = [nc.Tensor.from_host(array, device, requires_grad=True) for array in arrays]
+    stacked = ag.stack([x[:, i] for i, x in enumerate(tensors)], dim)
+    wanted = np.stack([x[:, i] for i, x in enumerate(arrays)], dim)
+    np.testing.assert_array_equal(stacked.numpy(), wanted)
+    stacked.backward(nc.Tensor.from_host(wanted, device))
+    for i, (x, array) in enumerate(zip(tensors, arrays, strict=True)):
+        expected = np.zeros_like(array)
+        expected[:, i] = array[:, i]
+        np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_index_and_gradient_lie_apart(device: nc.Device, kind: str, monkeypatch: Any) -> None:
     """As in a DLRM: columns of one tensor name rows, whose gradients are slices of another one."""

@@ -146,6 +146,11 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     if not items:
         raise ArgumentError(message("stack", "no tensors", "at least one"))
     place = axis("stack", dim, ndim_of(items[0]) + 1)
+    if not any(isinstance(item, Tensor) and item.value.pending for item in items):
+        shape = shape_of(items[0])  # on which no trace depends here
+        if place < len(shape) and all(shape_of(item) == shape for item in items):
+            # In memory these are the tensors joined along the axis before the new one.
+            return ag.reshape(ag.cat(items, place), (*shape[:place], len(items), *shape[place:]))
     return ag.cat([ag.unsqueeze(item, place) for item in items], place)
 
 
