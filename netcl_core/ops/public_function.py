@@ -43,7 +43,7 @@ from netcl_core.tape.node import Node
 from netcl_core.tape.region_call import RegionCall, record_region
 from netcl_core.tape.state import thread
 from netcl_core.tape.traced_number import TracedNumber
-from netcl_core.tape.tracing import refused
+from netcl_core.tape.tracing import depends_on_sizes, refused
 from netcl_core.tensors.arguments import ends_with_inplace, renaming
 from netcl_core.tensors.tensor import Tensor
 
@@ -248,8 +248,8 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             raise_named(error, operator.name, bind, args, kwargs)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given, amp, tracer = None, None if view else thread.amp, thread.tracer
-        if tracer is None or tracer.goes_on:
+        given, amp = None, None if view else thread.amp
+        if not depends_on_sizes():
             known, inputs, given = calls_by_arguments.find(args, kwargs, amp)
             if known is not None:
                 if amp is not None:
