@@ -171,6 +171,25 @@ def test_who_holds_the_memory_sees_the_change() -> None:
     assert graph(nc.ones(2)).tolist() == [3, 3]
 
 
+def test_a_buffer_is_handed_over_where_nobody_could_tell() -> None:
+    x, source = nc.zeros(2), nc.ones(2) * 3
+    x.detach()  # nobody has it any more
+    version = x.version
+    with nc.no_grad():
+        ag.hand_over(x, source)
+    assert x.tolist() == [3, 3] and x.buffer is source.buffer and x.version == version + 1
+    for hold in (lambda y: y.detach(), lambda y: y[1:], lambda y: (y.data_ptr(), y)[1]):
+        x = nc.zeros(2)
+        held, place = hold(x), x.data_ptr()
+        with nc.no_grad():
+            ag.hand_over(x, nc.ones(2) * 3)
+        assert np.all(np.asarray(held) == 3) and x.data_ptr() == place
+    with nc.no_grad():
+        ag.hand_over(x, x)
+        ag.hand_over(x, nc.ones(1) * 4)  # broadcast, as copy_ does
+    assert x.tolist() == [4, 4]
+
+
 def reshaped(t: Any, x: Any) -> Any:
     """Changes of shape in place: of values of the graph, views, and plain tensors."""
     y = x * 2

@@ -28,6 +28,7 @@ from netcl_core.ops.implementations import Saved as Saved
 from netcl_core.ops.implementations import Settings as Settings
 from netcl_core.ops.implementations import Slots as Slots
 from netcl_core.ops.implementations import Space as Space
+from netcl_core.ops.in_place import hand_over as hand_over
 from netcl_core.ops.operator_plan import kernels_of as kernels_of
 from netcl_core.ops.operators import Operator as Operator
 from netcl_core.ops.operators import composite as composite

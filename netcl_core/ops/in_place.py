@@ -325,17 +325,42 @@ def _fitting(x: Any, name: str, new: Any) -> Any:
 # -- how it is changed --------------------------------------------------------------------
 
 
+def hand_over(x: Any, source: Any) -> None:
+    """`x.copy_(source)` for a tensor that nobody reads or changes any more: x takes its buffer.
+
+    >>> running = nc.zeros(2)
+    >>> with nc.no_grad():
+    ...     ag.hand_over(running, running + 1)
+    >>> running.tolist()
+    [1.0, 1.0]
+
+    It copies where grad mode is on, in a trace or a capture, where others hold the memory of x, and
+    what has another shape, dtype or device. Raises as `copy_` does.
+    """
+    target, value = x.value, source.value
+    fits = (value.shape, value.dtype, value.device) == (target.shape, target.dtype, target.device)
+    if target.pending or value.pending or not fits or is_grad_enabled():
+        copy_in_place(x, source)
+        return
+    if _is_shared(target) and _has(target, "_storage") and not target.storage.members():
+        target._version, target._storage = target.version, None  # those who shared it are gone
+    _take(target, value, value is not target and not _is_shared(value))
+
+
 def _write(target: Tensor, new: Any) -> None:
     """Give a tensor the elements of a new value, by its buffer if nobody else has either."""
-    if new.value is target:
-        return
-    fresh = getrefcount(new) == _ARGUMENT and (new.value is new or _has(new, "value"))
-    if fresh and _is_private(new.value) and _is_private(target):
-        told()
-        target.buffer = new.buffer
+    if new.value is not target:
+        fresh = getrefcount(new) == _ARGUMENT and (new.value is new or _has(new, "value"))
+        _take(target, new.value, fresh and _is_private(new.value))
+
+
+def _take(target: Tensor, value: Tensor, given_up: bool) -> None:
+    """Give a tensor the elements of a value, by its buffer if nobody else reads or changes that."""
+    if given_up and _is_private(target):
         target.mark_changed()
+        target.buffer = value.buffer
     else:
-        new.value.copy_into(target)
+        value.copy_into(target)
 
 
 def _is_private(x: Tensor) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final, Self
 
 from netcl_core.cache import Memo
@@ -36,6 +37,7 @@ from netcl_core.tensors.tensor import Tensor, View
 
 #: For so many layouts of its operands a call is kept.
 _LAYOUTS: Final = 64
+_memory: Final = attrgetter("memory")
 
 
 class OperatorPlan:
@@ -262,18 +264,13 @@ class OperatorPlan:
         line = self._lines[keep]
         if line is None or self.tuner is not None:
             return self._in_general(inputs, keep)
-        rooms, results, bound = line
+        rooms, bound = line
         device = self.device
-        allocate = stream_of(device).allocate
-        buffers = [allocate(size, dtype) for size, dtype in rooms]
-        bound([x.memory for x in inputs], buffers)
-        if len(buffers) == 1:
-            ((shape, dtype),) = results
-            return [Tensor(buffers[0], shape, dtype, device)]
-        return [
-            Tensor(buffer, shape, dtype, device)
-            for buffer, (shape, dtype) in zip(buffers, results, strict=True)
-        ]
+        allocate, results = stream_of(device).allocate, []
+        for size, dtype, shape, name in rooms:
+            results.append(Tensor(allocate(size, dtype), shape, name, device))
+        bound([*map(_memory, inputs)], [*map(_memory, results)])
+        return results
 
     def _in_general(self, inputs: Sequence[Tensor], keep: bool) -> list[Tensor]:
         """The results, with a tuner, by NumPy, or for the first time."""
@@ -294,8 +291,10 @@ class OperatorPlan:
             if self.layouts and isinstance(bound, Bound):
                 layouts = bound.layouts
             if not layouts:
-                placed = [(spec.shape, DTYPES[spec.dtype].name) for spec in specs]
-                self._lines[keep] = rooms, placed, bound
+                placed = [
+                    (spec.shape, dtype.name) for spec, (_, dtype) in zip(specs, rooms, strict=True)
+                ]
+                self._lines[keep] = [(*x, *y) for x, y in zip(rooms, placed, strict=True)], bound
         rows = itertools.zip_longest(buffers, specs, layouts)
         return [_placed(buffer, spec, layout, device) for buffer, spec, layout in rows]
 

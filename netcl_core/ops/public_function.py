@@ -100,8 +100,7 @@ def prepare(
         if not tensors:
             return prepare(record, with_tensors(record.name, operands), attrs, numbers)
         in_kernel = None if amp is None else amp.in_region(record.name, tensors)
-        key.append(in_kernel)
-        key += attrs
+        key += in_kernel, *attrs
         return operands, tensors, scalars, in_kernel, tuple(key)
     if amp is not None and casts and record.view is None:
         device = common_device(record.name, tensors) or default_device()
@@ -232,36 +231,38 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
     assert bind is not None  # functions of other ops have their own public function
     renamed = renaming(operator.name, operator.signature.parameters)
 
-    def prepared(args: Any, kwargs: Any) -> tuple[OperatorCall, list[Any]]:
-        """The call for such operands, which is kept, and the operands."""
+    def prepared(args: Any, kwargs: Any) -> tuple[OperatorCall, list[Any], Sequence[Any]]:
+        """The call for such operands, which is kept, the operands, and these as they are given."""
         try:
-            operands, attrs = bind(*args, **kwargs)
-            operands, inputs, _, _, key = prepare(operator, operands, attrs.values())
+            bound, attrs = bind(*args, **kwargs)
+            operands, inputs, _, _, key = prepare(operator, bound, attrs.values())
             known = calls.get(key)
             if known is None:
                 specs = specs_of(operands)
                 make = partial(OperatorCall, operator, specs=specs, attrs=attrs)
                 known = new_call(operator.name, calls, key, inputs, make)
-            return known, inputs
+            return known, inputs, bound
         except MISTAKES as error:
             if names_an_op(error):
                 raise
             raise_named(error, operator.name, bind, args, kwargs)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = None
-        if (view or thread.amp is None) and not depends_on_sizes():
-            known, inputs, given = calls_by_arguments.find(args, kwargs)
+        given, amp = None, None if view else thread.amp
+        if not depends_on_sizes():
+            known, inputs, given = calls_by_arguments.find(args, kwargs, amp)
             if known is not None:
+                if amp is not None:
+                    inputs = amp.cast(operator.name, inputs, known.device)
                 value = apply(known, inputs, (), known.attrs)
                 return value if type(value) is not list else deliver(operator, value)
         if kwargs:
             if not TARGETS.isdisjoint(kwargs):
                 return into(call, args, kwargs)
             kwargs = renamed(kwargs)
-        known, inputs = prepared(args, kwargs)
+        known, inputs, bound = prepared(args, kwargs)
         if given is not None:
-            calls_by_arguments.note(given, known, inputs)
+            calls_by_arguments.note(given, known, [x for x in bound if x is not None])
         return deliver(operator, apply(known, inputs, (), known.attrs))
 
     call.__name__ = call.__qualname__ = operator.name

@@ -213,6 +213,8 @@ class Launch:
 
 
 Array: TypeAlias = np.ndarray[Any, Any]
+#: Of buffers among a kernel's arguments.
+_PLACES: Final = range(1 << 16)
 #: So many commands are enqueued before the host waits for those that are as many back: a
 #: host that runs ahead without end fills the driver's memory with commands.
 _AHEAD: Final = 1024
@@ -278,10 +280,10 @@ class OpenCLStream:
             return
         if prepared is None or prepared.last is not launch:
             prepared = launch.prepared(len(buffers) + len(scalars))
-        kernel, set_arg = prepared.kernel, prepared.set_arg
+        kernel = prepared.kernel
         try:
-            for index, buffer in enumerate(buffers):
-                set_arg(index, buffer)
+            for _ in map(prepared.set_arg, _PLACES, buffers):
+                pass
             if scalars:
                 for index, scalar in enumerate(scalars, start=len(buffers)):
                     kernel._set_arg_buf(index, scalar)
@@ -306,9 +308,8 @@ class OpenCLStream:
 
     def write(self, buffer: Any, array: Array, dtype: Dtype) -> None:
         """Copy without waiting."""
-        if not array.size:
-            return
-        self._send(buffer, np.array(array, dtype.numpy, copy=True, order="C"))
+        if array.size:
+            self._send(buffer, np.array(array, dtype.numpy, copy=True, order="C"))
 
     def _send(self, buffer: Any, staging: Array) -> None:
         if self._waits(self._send, buffer, staging):
@@ -327,16 +328,12 @@ class OpenCLStream:
         return array
 
     def copy(self, target: Any, source: Any, size: int, dtype: Dtype) -> None:
-        if self._waits(self.copy, target, source, size, dtype):
-            return
-        if size:
+        if size and not self._waits(self.copy, target, source, size, dtype):
             nbytes = size * dtype.itemsize
             self._command(opencl_module().enqueue_copy, nbytes, target, source, byte_count=nbytes)
 
     def fill(self, buffer: Any, size: int, dtype: Dtype, value: Any) -> None:
-        if self._waits(self.fill, buffer, size, dtype, value):
-            return
-        if size:
+        if size and not self._waits(self.fill, buffer, size, dtype, value):
             nbytes = size * dtype.itemsize
             fill = opencl_module().enqueue_fill_buffer
             self._command(fill, nbytes, buffer, fill_pattern(value, dtype), 0, nbytes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Final, Protocol, TypeAlias
 
 from netcl_core.dtypes import DTYPES
@@ -23,6 +24,7 @@ from netcl_core.tape.tape import Tape, recorder
 from netcl_core.tape.unread import Unread, let_go
 from netcl_core.tensors.tensor import Tensor
 
+_requires_grad: Final = attrgetter("requires_grad")
 Needs: TypeAlias = tuple[bool, ...]
 #: Through which results gradients flow, which inputs they read, and what large ones nobody reads.
 Known: TypeAlias = tuple[Needs, tuple[int, ...], Unread | None]
@@ -157,7 +159,7 @@ def apply(
     grad = state.grad
     if not (process.grad if grad is None else grad):
         return call.run(inputs, scalars)
-    needs = tuple([x.requires_grad for x in operands])
+    needs = tuple(map(_requires_grad, operands))
     flows, saves, unread = call.known.get(needs) or _learn(call, needs, inputs)
     tape = state.tape or recorder()
     kept = None

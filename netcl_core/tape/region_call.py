@@ -7,6 +7,7 @@ Gradients that are to be differentiated again are computed by another such call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, final
 
 from netcl_core import plugins
@@ -26,6 +27,7 @@ from netcl_core.tape.gradients import Spread, unchanged, whole
 from netcl_core.tape.unread import Unread
 from netcl_core.tensors.tensor import MetaTensor, Tensor
 
+_buffer: Final = attrgetter("buffer")
 #: For so many places of its inputs in memory a call keeps its launch.
 _VIEWS: Final = 64
 
@@ -84,8 +86,7 @@ class RegionCall(PlainCall):
                 return self._of_views(inputs, scalars)
         stream = stream_of(self.device) if replaced else self._stream
         buffer = stream.allocate(self.size, self._dtype)
-        buffers = [x.buffer for x in inputs]
-        buffers.append(buffer)
+        buffers = *map(_buffer, inputs), buffer
         stream.launch(launch, buffers, self._packed(scalars) if scalars else ())
         return Tensor(buffer, self.shape, self._name, self.device)
 

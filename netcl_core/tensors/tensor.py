@@ -35,7 +35,7 @@ from netcl_core.tensors.host_data import (
     split_sizes,
 )
 from netcl_core.tensors.operand import Operand, told
-from netcl_core.tensors.storage import Storage, copy_elements
+from netcl_core.tensors.storage import Storage, copy_elements, strided
 
 #: What may stand after the sizes of a new tensor.
 OPTIONS: Final = ("dtype", "device", "requires_grad")
@@ -140,19 +140,24 @@ class Tensor(Operand):
             self._storage.range = self._range
         return self._storage
 
-    def int_range(self) -> tuple[int, int]:
+    def int_range(self, around: bool = False) -> tuple[int, int]:
         """The smallest and largest element of a non-empty integer tensor.
 
         Known without asking the device for data that came from the host and has not
-        been changed since; else it is read once and remembered.
+        been changed since; else it is read once and remembered. `around`: those of all the memory
+        that a view lies in will do, if they are known or soon read.
         """
         told(False)
         if captures:
             refuse_reading("the host asks for the range of a tensor's values")
-        known = self._known_range()
+        known = (around and self._known_range(True)) or self._known_range()
         if known is None:
-            gpu = self.device.kind == "gpu" and self.size >= _MANY
-            known = self._remember_range(functions["extremes"](self) if gpu else self.to_host())
+            x = self.whole() if around and self.geometry and self.storage.size <= _FEW else self
+            found = x.known_integers()
+            if found is None:
+                gpu = self.device.kind == "gpu" and x.size >= _MANY
+                found = functions["extremes"](x) if gpu else x.to_host()
+            known = x._remember_range(found)
         return known[1:3]
 
     def known_integers(self) -> Array | None:
@@ -160,15 +165,15 @@ class Tensor(Operand):
 
         Of what a capture has as an input the next values are not known.
         """
-        known = None if captures or self.geometry is not None else self._known_range()
+        known = None if captures else self._known_range(True)
         values = None if known is None else known[3]
-        return None if values is None else values.reshape(self.shape)
+        return None if values is None else strided(values.reshape(-1), self.geometry, self.shape)
 
-    def _known_range(self) -> tuple[int, int, int, Array | None] | None:
+    def _known_range(self, around: bool = False) -> tuple[int, int, int, Array | None] | None:
         """The range with its version, as far as it is known of these elements or of all."""
         storage = self._storage
-        if storage is not None and self.geometry and not self.geometry.covers(storage.size):
-            storage = None
+        if storage is not None and self.geometry and not around:
+            storage = storage if self.geometry.covers(storage.size) else None
         known = self._range if storage is None else storage.range
         return known if known is not None and known[0] == self.version else None
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_amp import AmpPolicy
+from netcl_plugin_kit.testing.streams import recorded
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -203,3 +205,36 @@ def test_losses_on_digits_are_those_of_float32(policy: str, compiled: bool) -> N
     single, mixed = curve(None, compiled), curve(policy, compiled)
     assert single[-1] < single[0] / 2
     np.testing.assert_allclose(mixed, single, rtol=0.02)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_leaves_are_cast_together_from_the_second_block_on(
+    device: nc.Device, kind: str, monkeypatch: Any
+) -> None:
+    """What followed a leaf before is cast with it, and each gradient is what it was."""
+    monkeypatch.setattr(device, "kind", kind)
+    policy = AmpPolicy("together", "float16", default="allow")
+    random = np.random.default_rng(0)
+    x = nc.tensor(random.standard_normal((2, 3), np.float32))
+    weights = [nc.tensor(random.standard_normal((3, 3), np.float32)) for _ in range(20)]
+    launched, gradients = [], []
+    for step in range(3):
+        for weight in weights:
+            weight.requires_grad_().grad = None
+        with recorded(device) as stream:
+            with ag.casting(policy):
+                y = x
+                for i, weight in enumerate(weights):
+                    if step == 2 and i == 4:  # one that is not asked for, and one that has changed
+                        continue
+                    if step == 2 and i == 6:
+                        with nc.no_grad():
+                            weight.copy_(weight * 1)
+                    y = ag.matmul(y, weight)
+            y.float().sum().backward()
+        launched.append(stream.launched.count("casts"))
+        gradients.append([weight.grad for weight in weights])
+    assert launched == ([0, 4, 4] if device.has_kernels else [0, 0, 0])
+    for first, second in zip(*gradients[:2], strict=True):
+        np.testing.assert_array_equal(first.numpy(), second.numpy())
+    assert gradients[2][4] is None and all(grad is not None for grad in gradients[2][5:])

@@ -12,6 +12,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device, nn
 from netcl_core.errors import AttributeValueError, ShapeError
+from netcl_core.inspect.streams import StreamWrapper, stream_of, use_stream
 
 torch = pytest.importorskip("torch")
 
@@ -223,3 +224,31 @@ def test_a_compiled_norm_takes_the_relu_behind_it(device: Device) -> None:
         np.testing.assert_allclose(second.numpy(), first.numpy(), 1e-5)
     for first, second in zip(*(layer.parameters() for layer in layers), strict=True):
         np.testing.assert_allclose(second.grad.numpy(), first.grad.numpy(), 1e-4, 1e-4)
+
+
+@everywhere
+def test_running_statistics_move_without_copies(device: nc.Device) -> None:
+    """They take the buffers that the norm has written, unless somebody else has theirs."""
+    with nc.use_device(device):
+        layer, x = nn.BatchNorm2d(3), nc.rand(4, 3, 2, 2)
+        layer.load_state_dict(layer.state_dict())
+        mean = x.numpy().mean((0, 2, 3))
+        with use_stream(Copying(stream_of(device))) as stream:
+            for _ in range(2):
+                layer(x)
+        assert stream.copies == 0
+        np.testing.assert_allclose(layer.running_mean.numpy(), 0.19 * mean, rtol=1e-5)
+        held = layer.state_dict()
+        layer(x)
+        np.testing.assert_allclose(held["running_mean"].numpy(), 0.271 * mean, rtol=1e-5)
+        assert held["num_batches_tracked"].item() == 3
+
+
+class Copying(StreamWrapper):
+    """Counts copies."""
+
+    copies = 0
+
+    def copy(self, *args: Any) -> None:
+        self.copies += 1
+        self.inner.copy(*args)

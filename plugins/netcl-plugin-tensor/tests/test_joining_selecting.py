@@ -1,5 +1,7 @@
 """Joining, cutting, selecting, scanning: what their cases do not say, and errors."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from netcl_plugin_kit.testing import usable_devices
@@ -7,6 +9,7 @@ from netcl_plugin_kit.testing import usable_devices
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError
+from netcl_core.inspect.streams import StreamWrapper, stream_of, use_stream
 
 RANDOM = np.random.default_rng(8)
 X = RANDOM.standard_normal((4, 5, 6))
@@ -93,3 +96,84 @@ def test_an_index_out_of_range_raises(wrong: int, device: nc.Device) -> None:
 def test_bad_input_is_named(call: object, error: type, text: str) -> None:
     with pytest.raises(error, match=text):
         call(nc.Tensor.from_host(X, dtype="float32"))
+
+
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_many_tensors_join(device: nc.Device, kind: str, dim: int, monkeypatch: Any) -> None:
+    """More than one launch takes, contiguous and apart, some of them empty."""
+    if device.has_kernels:
+        monkeypatch.setattr(device, "kind", kind)
+    whole = (slice(None),) * dim
+    for count in (17, 40):
+        arrays = [RANDOM.standard_normal((3, 4, 6)).astype("float32") for _ in range(count)]
+        parts = [nc.Tensor.from_host(array, device) for array in arrays]
+        for step in (parts, arrays):
+            step[:] = [x[*whole, : i % 4] if i % 3 else x for i, x in enumerate(step)]
+        np.testing.assert_array_equal(ag.cat(parts, dim).numpy(), np.concatenate(arrays, dim))
+
+
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_stack_of_views_and_its_gradients(device: nc.Device, dim: int) -> None:
+    arrays = [RANDOM.standard_normal((2, 5, 3)).astype("float32") for _ in range(3)]
+    tensors = [nc.Tensor.from_host(array, device, requires_grad=True) for array in arrays]
+    stacked = ag.stack([x[:, i] for i, x in enumerate(tensors)], dim)
+    wanted = np.stack([x[:, i] for i, x in enumerate(arrays)], dim)
+    np.testing.assert_array_equal(stacked.numpy(), wanted)
+    stacked.backward(nc.Tensor.from_host(wanted, device))
+    for i, (x, array) in enumerate(zip(tensors, arrays, strict=True)):
+        expected = np.zeros_like(array)
+        expected[:, i] = array[:, i]
+        np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_index_and_gradient_lie_apart(device: nc.Device, kind: str, monkeypatch: Any) -> None:
+    """As in a DLRM: columns of one tensor name rows, whose gradients are slices of another one."""
+    if device.has_kernels:
+        monkeypatch.setattr(device, "kind", kind)
+    for count, rows, width in ((5, 7, 3), (33, 4, 8), (130, 9, 17)):
+        places = RANDOM.integers(0, rows, (count, 3))
+        index = nc.Tensor.from_host(places, device)
+        table = nc.Tensor.from_host(RANDOM.standard_normal((rows, width)).astype("float32"), device)
+        table.requires_grad_()
+        turned = ag.flip(index, (0,))
+        for shown, wanted in ((index[:, 1], places[:, 1]), (turned[:, 2], places[::-1, 2])):
+            table.grad = None
+            picked = ag.embedding(shown, table)
+            np.testing.assert_array_equal(picked.numpy(), table.numpy()[wanted])
+            grad = RANDOM.integers(-3, 4, (count, 2, width)).astype("float32")
+            ag.stack([picked.detach(), picked], 1).backward(nc.Tensor.from_host(grad, device))
+            expected = np.zeros((rows, width))
+            np.add.at(expected, wanted, grad[:, 1])
+            np.testing.assert_array_equal(table.grad.numpy(), expected)
+
+
+class Reading(StreamWrapper):
+    """Counts how often the host reads."""
+
+    reads = 0
+
+    def download(self, *args: Any) -> Any:
+        self.reads += 1
+        return self.inner.download(*args)
+
+
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_a_column_of_known_integers_is_not_read(device: nc.Device) -> None:
+    index = nc.Tensor.from_host(np.array([[0, 9], [2, -1]]), device)
+    table, square = nc.ones(3, 2, device=device), nc.ones(3, 3, device=device)
+    with use_stream(Reading(stream_of(device))) as stream:
+        ag.embedding(index[:, 0], table)
+        assert square[index[:, 0], index[:, 0]].shape == (2,)
+    assert not stream.reads or not device.has_kernels  # NumPy reads where it stands
+    for wrong, found in ((index[:, 1], -1), (index[0], 9)):
+        with pytest.raises(AttributeValueError, match=f"the index {found}; expected 0 to 2"):
+            ag.embedding(wrong, table)
+    with nc.no_grad():
+        index[0, 0] = 5
+    with pytest.raises(AttributeValueError, match="the index 5"):
+        ag.embedding(index[:, 0], table)

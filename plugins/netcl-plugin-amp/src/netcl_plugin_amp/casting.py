@@ -7,16 +7,15 @@ other ops are cast by a call that is recorded, those that are leaves once per bl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import get_ident
 from types import NoneType
 from typing import Any, TypeAlias, final
 
 from netcl_core import DTYPES, Device, Tensor, is_grad_enabled, promote
 from netcl_core.autograd import as_operand
 from netcl_core.errors import PluginError, coded, message
-from netcl_core.inspect.captures import captures
 from netcl_core.inspect.recorded import Casts, Entries, cast, held, thread
 from netcl_core.plugins.protocol import how_to_get, registry
+from netcl_plugin_amp.leaf_casts import LeafCasts
 from netcl_plugin_amp.policy import AmpPolicy, Rule
 
 #: A policy, by itself or by its name; None: none.
@@ -27,17 +26,16 @@ Choice: TypeAlias = AmpPolicy | str | None
 class Casting:
     """A policy in force in a thread, with the casts of leaves that it has made so far."""
 
-    __slots__ = ("_applies", "_leaves", "policy")
+    __slots__ = ("_applies", "leaves", "policy")
 
-    def __init__(self, policy: AmpPolicy, outer: Casting | None = None) -> None:
+    def __init__(self, policy: AmpPolicy, leaves: LeafCasts | None = None) -> None:
         self.policy = policy
-        #: By leaf, dtype, and what else a cast depends on: the leaf, its version, and the cast.
-        self._leaves: dict[Any, tuple[Any, int, Any]] = {} if outer is None else outer._leaves
+        self.leaves = LeafCasts(policy) if leaves is None else leaves
         self._applies: dict[Device, bool] = {}
 
     def again(self) -> Casting:
         """The same policy without what has been cast: for what is computed a second time."""
-        return Casting(self.policy)
+        return Casting(self.policy, LeafCasts())
 
     def in_region(self, op: str, tensors: Sequence[Any]) -> Casts | None:
         """What an elementwise op converts its operands to, within its kernel; None: nothing."""
@@ -53,7 +51,8 @@ class Casting:
         if not self._reaches(device):
             return operands
         given: Sequence[Any] = [as_operand(x, device) for x in operands]
-        return self.cast_all(op, given)  # type: ignore[no-any-return]
+        goal = self._goal(self.policy.rule(op, "operator"), [x for x in given if x is not None])
+        return [self._kept(x, goal) if x is not None and _target(x, goal) else x for x in given]
 
     def cast_all(self, op: str, values: Any) -> Any:
         """Arguments of an op, with the tensors among them and in their lists and tuples cast."""
@@ -82,20 +81,14 @@ class Casting:
 
     def _kept(self, x: Any, dtype: str) -> Any:
         """An operand in a dtype: of a leaf one cast for all uses, in a trace of any value."""
-        tracer, mode = thread.tracer, is_grad_enabled()
+        tracer = thread.tracer
         if tracer is not None:
-            place = (tracer.node_of(x).number, dtype, mode)
+            place = (tracer.node_of(x).number, dtype, is_grad_enabled())
             if place not in tracer.casts:
                 tracer.casts[place] = cast(x, dtype, "autocast")
             return tracer.casts[place]
-        leaf = x.value
-        if not leaf.requires_grad:  # a leaf's Tensor says so, a result's does not
-            return cast(x, dtype, "autocast")
-        key = (id(leaf), dtype, mode, captures.get(get_ident()) if captures else None)
-        known = self._leaves.get(key)
-        if known is None or known[1] != leaf.version:
-            known = self._leaves[key] = leaf, leaf.version, cast(x, dtype, "autocast")
-        return known[2]
+        # A leaf's Tensor says that it needs a gradient, a result's does not.
+        return self.leaves.of(x, dtype) if x.value.requires_grad else cast(x, dtype, "autocast")
 
 
 def _target(x: Any, goal: str) -> str | None:
@@ -148,10 +141,14 @@ class casting:  # noqa: N801 - a function to its users, and a context manager
         if isinstance(policy, str):
             policy = named_policy(policy)
         self._outer.push(outer)
-        thread.amp = None if policy is None else Casting(policy, outer)
+        leaves = None if outer is None else outer.leaves
+        thread.amp = None if policy is None else Casting(policy, leaves)
 
     def __exit__(self, *exc: object) -> None:
-        thread.amp = self._outer.restored(thread.amp)
+        inner, outer = thread.amp, self._outer.restored(thread.amp)
+        if inner is not None and outer is None:
+            inner.leaves.close()
+        thread.amp = outer
 
 
 def amp_policy() -> AmpPolicy | None:

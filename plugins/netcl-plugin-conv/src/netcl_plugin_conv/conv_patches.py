@@ -21,8 +21,10 @@ _MANY_WALKS: Final = 16
 
 def are_patches(kernel: Sequence[int], attrs: Mapping[str, Any]) -> bool:
     """Whether patches lie side by side, and are large enough for products."""
-    plain = attrs["groups"] == 1 and not np.any(attrs["padding"]) and set(attrs["dilation"]) == {1}
-    return plain and tuple(kernel) == attrs["stride"] and math.prod(kernel) >= _MANY_WALKS
+    if tuple(kernel) != attrs["stride"] or math.prod(kernel) < _MANY_WALKS:
+        return False
+    plain = attrs["groups"] == 1 and not np.any(attrs["padding"])
+    return plain and set(attrs["dilation"]) == {1}
 
 
 def _rows(dims: int, grad: Tensor) -> Any:

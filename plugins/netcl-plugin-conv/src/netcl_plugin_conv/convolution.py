@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -143,11 +143,20 @@ def _reference(dims: int, x: Any, weight: Any, bias: Any, **attrs: Any) -> Any:
 
 def _input_gradient(dims: int, grad: Any, weight: Any, sizes: Sequence[int], attrs: Attrs) -> Any:
     """What the positions of a source of these sizes get: a transposed convolution."""
-    reach = zip(sizes, grad.shape[-dims:], _reach(weight.shape[2:], attrs), attrs["stride"],
-                strict=True)  # fmt: skip
-    left = [size - less - 1 - (count - 1) * step for size, count, less, step in reach]
-    settings = {**attrs, "padding": _longer(attrs["padding"], left)}
-    return TRANSPOSED[dims - 1](grad, weight, None, **settings)
+    counts, kernel = grad.shape[-dims:], weight.shape[2:]
+    padding = _padding_back(tuple(sizes), counts, kernel, **attrs)
+    return TRANSPOSED[dims - 1](grad, weight, None, **{**attrs, "padding": padding})
+
+
+@lru_cache(maxsize=1024)
+def _padding_back(
+    sizes: tuple[int, ...], counts: tuple[int, ...], kernel: tuple[int, ...],
+    stride: tuple[int, ...], padding: arguments.Padding, dilation: tuple[int, ...], groups: int,
+) -> arguments.Padding:  # fmt: skip
+    """The padding of a transposed convolution to so many positions: of the gradient of `counts`."""
+    attrs = {"dilation": dilation, "padding": padding}
+    reach = zip(sizes, counts, _reach(kernel, attrs), stride, strict=True)
+    return _longer(padding, [size - less - 1 - (n - 1) * step for size, n, less, step in reach])
 
 
 def _longer(padding: arguments.Padding, more: Sequence[int]) -> arguments.Padding:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, final
 
 from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Spec, Tensor
@@ -17,9 +18,11 @@ from netcl_core.inspect.recorded import (
     PlainCall,
     RegionCall,
     apply,
+    cast_region,
     plan_gradients,
     recomputed_gradients,
 )
+from netcl_core.inspect.sources import Plan, Signature
 from netcl_core.inspect.streams import stream_of
 
 #: So many casts are one launch at most: their gradients wait for each other, and whoever sends
@@ -62,6 +65,16 @@ def _is_cast(unit: Unit) -> bool:
     (source,) = node.inputs
     floats = all(DTYPES[x.dtype].compute == "float" for x in (source, node))
     return floats and is_leaf(source) and device.has_kernels and node.size > 0
+
+
+@lru_cache(maxsize=256)
+def cast_together(
+    shapes: tuple[tuple[int, ...], ...], source: str, target: str, device: Device
+) -> CastsCall:
+    """The call that casts tensors of these shapes from one dtype to another by one launch."""
+    region = cast_region(target, rounds=False)
+    plans = [Plan(region, device, Signature(((shape, source),), ())) for shape in shapes]
+    return CastsCall([RegionCall(plan, "autocast") for plan in plans])
 
 
 @final

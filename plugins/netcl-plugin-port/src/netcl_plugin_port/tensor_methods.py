@@ -78,7 +78,9 @@ def _cast(dtype: str) -> Callable[[Any], Any]:
 
 def _data_ptr(x: Any) -> int:
     """A number that tells where the elements begin: equal for tensors on one place of memory."""
-    memory = x.value.storage.memory  # whose elements stay where they are from now on
+    value = x.value
+    value.storage.join(value, value)  # so that its elements stay where they are from now on
+    memory = value.memory
     start = getattr(memory, "int_ptr", None)
     if start is None:
         start = 0 if memory is None else memory.ctypes.data

@@ -183,7 +183,7 @@ def _batch_norm(
     targets = running if batches is None else (*running, batches)
     with ag.no_grad():
         for target, source in zip(targets, moved, strict=True):
-            target.copy_(source)
+            ag.hand_over(target, source)
     return values
 
 

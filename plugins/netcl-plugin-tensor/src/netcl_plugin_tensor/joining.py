@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -62,9 +62,10 @@ def _infer_cat(*specs: Spec, dim: int) -> Spec:
 
 def _plan_cat(request: Request) -> Kernels:
     present = [i for i, spec in enumerate(request.inputs) if spec.size]
-    lines = [_lines(request, i) for i in present] if len(present) <= _TOGETHER else [None]
-    if None not in lines:
-        return Kernels((_joined(request, present, lines),))
+    lines = {i: line for i in present if (line := _lines(request, i)) is not None}
+    if len(lines) == len(present):
+        groups = [present[k : k + _TOGETHER] for k in range(0, len(present), _TOGETHER)]
+        return Kernels(tuple([_joined(request, group, lines) for group in groups]))
     dim, strides = request.attrs["dim"], strides_of(request.output.shape)
     launches, start = [], 0
     for i, spec in enumerate(request.inputs):
@@ -96,21 +97,23 @@ def _lines(request: Request, i: int) -> tuple[int, int] | None:
     return flat.strides[0], flat.offset
 
 
-def _joined(request: Request, parts: Sequence[int], lines: Sequence[Any]) -> Kernel:
-    """One launch for all parts, whose rows have no gaps but may lie apart."""
+def _joined(request: Request, parts: Sequence[int], lines: Mapping[int, Any]) -> Kernel:
+    """One launch for neighbouring parts, whose rows have no gaps but may lie apart."""
     dim, out = request.attrs["dim"], request.output
-    sizes = [math.prod(request.inputs[i].shape[dim:]) for i in parts]
+    lengths = [math.prod(spec.shape[dim:]) for spec in request.inputs]
+    sizes, rows = [lengths[i] for i in parts], out.size // sum(lengths)
     ends = list(itertools.accumulate(sizes))
     itemsize = DTYPES[out.dtype].itemsize
-    apart = any(request.layouts)
-    places = [number for line in lines for number in line] if apart else []
+    apart, among = any(request.layouts), len(lines) > len(parts)
+    places = [number for i in parts for number in lines[i]] if apart else []
+    places += [sum(lengths), sum(lengths[: parts[0]])] if among else []
     # A GPU takes so many elements as one word: its compilers take vectors of halves apart.
     most = math.gcd(strided_gpu.BYTES // itemsize, *sizes, *places)
     word = geometry.chunk(request.device, 1, most)
     run = geometry.chunk(request.device, _RUN, 1)
     context = {"bits": BITS.get(itemsize * word, "uint4"), "parts": len(parts), "apart": apart,
-               "vector": geometry.chunk(request.device, 16, 1)}  # fmt: skip
-    count, *limits = (n // word for n in (out.size, ends[-1], *ends, *places))
+               "among": among, "vector": geometry.chunk(request.device, 16, 1)}  # fmt: skip
+    count, *limits = (n // word for n in (rows * ends[-1], ends[-1], *ends, *places))
     numbers = [("ulong", n) for n in (count, run, *limits)]
     args = (*(("in", i) for i in parts), ("out", 0), *numbers)
     return Kernel(JOINED, "joined", args, *geometry.groups(request.device, -(-count // run)),
@@ -143,6 +146,11 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     if not items:
         raise ArgumentError(message("stack", "no tensors", "at least one"))
     place = axis("stack", dim, ndim_of(items[0]) + 1)
+    if not any(isinstance(item, Tensor) and item.value.pending for item in items):
+        shape = shape_of(items[0])  # on which no trace depends here
+        if place < len(shape) and all(shape_of(item) == shape for item in items):
+            # In memory these are the tensors joined along the axis before the new one.
+            return ag.reshape(ag.cat(items, place), (*shape[:place], len(items), *shape[place:]))
     return ag.cat([ag.unsqueeze(item, place) for item in items], place)
 
 

@@ -11,7 +11,7 @@ import math
 from typing import Any, Final
 
 from netcl_core import DTYPES, Kernel, Kernels, Spec
-from netcl_core.autograd import Request
+from netcl_core.autograd import Geometry, Request
 from netcl_plugin_tensor import geometry
 from netcl_plugin_tensor.strided import fill, narrow
 
@@ -49,12 +49,45 @@ def line_context(request: Request, picked: Spec, full: Spec) -> dict[str, Any]:
     }
 
 
+def places_of_index(request: Request) -> list[tuple[str, int]]:
+    """Where the numbers of an index lie, and none if no input is a view: how far apart, from where
+    on."""
+    layout = request.layout(1) or Geometry((), (1,))
+    return [("long", layout.strides[0]), ("long", layout.offset)] if request.layouts else []
+
+
+def rows_of(request: Request, picked: Spec) -> tuple[int, ...] | None:
+    """Of input 0, a `picked`: from a slice to the next, from a row to the next, and the first.
+
+    None: the elements of a row have gaps.
+    """
+    dim, layout = request.attrs["dim"], request.layout(0)
+    sizes = (math.prod(picked.shape[:dim]), picked.shape[dim], math.prod(picked.shape[dim + 1 :]))
+    if layout is None:
+        return sizes[1] * sizes[2], sizes[2], 0
+    flat = layout.reshaped(sizes)
+    if flat is None or (sizes[2] > 1 and flat.strides[2] != 1) or min(flat.strides) < 0:
+        return None
+    return *flat.strides[:2], flat.offset
+
+
+def _is_long(request: Request, picked: Spec, full: Spec) -> bool:
+    """Whether so many terms may come to one place that floats would lose digits."""
+    many = picked.shape[request.attrs["dim"]] > MOST
+    return DTYPES[full.dtype].compute == "float" and many and request.device.supports_fp64
+
+
+def reads_views(request: Request, picked: Spec, full: Spec) -> bool:
+    """Whether `add_lines` reads rows and an index that lie apart."""
+    return bool(request.attrs["whole"]) and not _is_long(request, picked, full)
+
+
 def add_lines(request: Request, picked: Spec, full: Spec) -> Kernels:
     """Zeros with input 0, a `picked`, added up at the index 1, all by an item per line."""
     dtype = DTYPES[full.dtype]
     dim = request.attrs["dim"]
     lines = picked.size // picked.shape[dim]
-    long = dtype.compute == "float" and picked.shape[dim] > MOST and request.device.supports_fp64
+    long = _is_long(request, picked, full)
     crowded = long and request.attrs["whole"] and lines >= _MANY
     total = "double" if long and not crowded else dtype.compute
     if dtype.compute != "float":
@@ -74,8 +107,11 @@ def add_lines(request: Request, picked: Spec, full: Spec) -> Kernels:
         args = (("in", 1), places, listed, *numbers)
         launches.append(Kernel(TEMPLATE, "find_crowded", args, (1,), None, context))
         buffers += (places, listed, doubles)
-    width = neighbours(request, picked)
-    args = (*buffers, *line_numbers(request, picked, full))
+    rows = rows_of(request, picked) if request.layouts else ()
+    width = math.gcd(neighbours(request, picked), *(rows or ()))
+    apart = [*places_of_index(request), *(("ulong", number) for number in rows or ())]
+    context["apart"] = bool(apart)
+    args = (*buffers, *line_numbers(request, picked, full), *apart)
     sizes = ((lines // width,), (1,)) if width > 1 else geometry.groups(request.device, lines)
     launches.append(Kernel(TEMPLATE, "add_lines", args, *sizes, {**context, "width": width}))
     if beside:

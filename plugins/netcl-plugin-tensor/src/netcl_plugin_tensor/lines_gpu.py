@@ -10,13 +10,14 @@ so that terms of one place are a run, of which its first item takes care.
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Final, final
 
 from netcl_core import DTYPES, Kernel, Kernels, Spec
 from netcl_core.autograd import Request
 from netcl_plugin_tensor import geometry
 from netcl_plugin_tensor.line_sort import plan_sort
+from netcl_plugin_tensor.line_sums import places_of_index, rows_of
 from netcl_plugin_tensor.strided import fill
 from netcl_plugin_tensor.views import BITS
 
@@ -77,6 +78,7 @@ def _context(request: Request, picked: Spec, full: Spec, width: int) -> dict[str
         "width": width,
         "group": geometry.GROUP,
         "block": _BLOCK,
+        "apart": bool(request.layouts),
     }
 
 
@@ -103,7 +105,8 @@ def take(request: Request) -> Kernels:
     """Each item picks neighbours by one index."""
     picked, full = request.output, request.inputs[0]
     width = _width(request, picked)
-    args = (("in", 0), ("in", 1), ("out", 0), *_numbers(request, picked, full))
+    numbers = (*_numbers(request, picked, full), *places_of_index(request))
+    args = (("in", 0), ("in", 1), ("out", 0), *numbers)
     sizes = geometry.groups(request.device, picked.size // width)
     context = _context(request, picked, full, width)
     return Kernels((Kernel(TEMPLATE, "take_elements", args, *sizes, context),))
@@ -115,15 +118,37 @@ def is_line_per_item(request: Request, lines: Lines) -> bool:
     return busy or lines.count <= _SHORT
 
 
+def _columns(lines: Lines, width: int) -> int:
+    """How many groups share the columns of a line."""
+    return -(-lines.inner // (geometry.GROUP * width))
+
+
+def compares(request: Request, picked: Spec, full: Spec) -> bool:
+    """Whether sums are found by comparing each number of the index with all others."""
+    lines = lines_of(request, picked, full)
+    compared = lines.outer * _columns(lines, _width(request, picked)) * lines.count**2
+    fits = request.device.max_work_group_size >= geometry.GROUP
+    return bool(request.attrs["whole"]) and compared <= _COMPARED and fits
+
+
+def reads_views(request: Request, picked: Spec, full: Spec) -> bool:
+    """Whether sums read rows and an index that lie apart."""
+    layout = request.layout(0)
+    counted = layout is None or layout.end <= _INT_MAX or _counter(picked, full) == "ulong"
+    plain = by_atomics(replace(request, layouts=()), picked, full) is None
+    return compares(request, picked, full) and counted and plain
+
+
 def collect(request: Request, entry: str, picked: Spec, full: Spec, source: int) -> Kernels:
     """Input `source` goes to places by index 1: `add` sums it up, `put` keeps the last."""
     lines = lines_of(request, picked, full)
-    width = _width(request, picked) if entry == "add" else 1
-    columns = -(-lines.inner // (geometry.GROUP * width))
-    compared = lines.outer * columns * lines.count**2
-    fits = request.device.max_work_group_size >= geometry.GROUP
-    if entry == "add" and request.attrs["whole"] and compared <= _COMPARED and fits:
-        args = (("in", source), ("in", 1), ("out", 0), *_numbers(request, picked, full))
+    if entry == "add" and compares(request, picked, full):
+        rows = (rows_of(request, picked) or ()) if request.layouts else ()
+        width = math.gcd(_width(request, picked), *rows)
+        columns = _columns(lines, width)
+        apart = [(_counter(picked, full), number) for number in rows]
+        numbers = (*_numbers(request, picked, full), *places_of_index(request), *apart)
+        args = (("in", source), ("in", 1), ("out", 0), *numbers)
         items = lines.outer * lines.count * columns * geometry.GROUP
         context = _context(request, picked, full, width)
         kernel = Kernel(TEMPLATE, "add_firsts", args, (items,), (geometry.GROUP,), context)

@@ -21,7 +21,16 @@ from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, Sh
 from netcl_plugin_tensor import geometry, lines_gpu
 from netcl_plugin_tensor.axes import axis, ndim_of, plain_shape, shape_of
 from netcl_plugin_tensor.embedding_rows import by_frequency, renormalized
-from netcl_plugin_tensor.line_sums import MOST, add_lines, line_context, line_numbers, neighbours
+from netcl_plugin_tensor.line_sums import (
+    MOST,
+    add_lines,
+    line_context,
+    line_numbers,
+    neighbours,
+    places_of_index,
+    reads_views,
+    rows_of,
+)
 from netcl_plugin_tensor.strided import fill
 from netcl_plugin_tensor.views import BITS
 
@@ -51,8 +60,10 @@ def _check_added(inputs: Sequence[Any], attrs: Any) -> None:
 def _check_range(index: Any, size: int, attrs: Any) -> None:
     if not index.size:
         return
-    low, high = index.int_range()
     least = -size if attrs["wraps"] else 0
+    low, high = index.int_range(True)
+    if low < least or high >= size:  # perhaps only beside what a view shows
+        low, high = index.int_range()
     if low < least or high >= size:
         wrong = low if low < least else high
         expected = f"{least} to {size - 1}"
@@ -113,13 +124,31 @@ def _add(request: Request) -> Kernels:
 
 
 def _implementations(
-    operator: str, cpu: Callable[[Request], Kernels], others: Callable[[Request], Kernels]
+    operator: str,
+    cpu: Callable[[Request], Kernels],
+    others: Callable[[Request], Kernels],
+    reads: Callable[[Request], Sequence[bool]],
 ) -> tuple[Implementation, ...]:
-    kinds = Requirements(device_kinds=("gpu", "accelerator"))
+    own, kinds = (Requirements(device_kinds=of) for of in (("cpu",), ("gpu", "accelerator")))
     return (
-        Implementation(operator, "line per item", cpu, Requirements(device_kinds=("cpu",))),
-        Implementation(operator, "element per item", others, kinds),
+        Implementation(operator, "line per item", cpu, own, reads=reads),
+        Implementation(operator, "element per item", others, kinds, reads=reads),
     )
+
+
+def _reads_index(request: Request) -> Sequence[bool]:
+    """One number per slice may lie anywhere."""
+    return False, request.attrs["whole"]
+
+
+def _reads_rows(request: Request) -> Sequence[bool]:
+    """The same, and rows without gaps, where sums are found so."""
+    picked, full = request.inputs[0], request.output
+    own = request.device.kind == "cpu" or lines_gpu.is_line_per_item(
+        request, lines_gpu.lines_of(request, picked, full)
+    )
+    reads = (reads_views if own else lines_gpu.reads_views)(request, picked, full)
+    return reads and rows_of(request, picked) is not None, reads
 
 
 def collected(request: Request, entry: str, first: Kernel, source: int) -> Kernels:
@@ -148,11 +177,13 @@ def _lines(
     entry: str, request: Request, source: int, picked: Spec, full: Spec, items: int, width: int = 0
 ) -> Kernel:
     """A launch that goes along the lines of `picked` and of `full`, of which it holds parts."""
-    args = (("in", source), ("in", 1), ("out", 0), *line_numbers(request, picked, full))
+    numbers = (*line_numbers(request, picked, full), *places_of_index(request))
+    args = (("in", source), ("in", 1), ("out", 0), *numbers)
     size, whole = DTYPES[full.dtype].itemsize, request.attrs["whole"]
     inner = math.prod(picked.shape[request.attrs["dim"] + 1 :])
     context = {**line_context(request, picked, full), "bits": BITS[size], "chunk": _CHUNK,
-               "width": width or min(16, _LINE // size), "slices": whole and inner > 1}  # fmt: skip
+               "width": width or min(16, _LINE // size), "slices": whole and inner > 1,
+               "apart": bool(request.layouts)}  # fmt: skip
     on_cpu = request.device.kind == "cpu"
     sizes = ((items,), (1,)) if on_cpu else geometry.groups(request.device, items)
     return Kernel(TEMPLATE, entry, args, *sizes, context)
@@ -188,7 +219,8 @@ def _is_crowded(index: Any, dim: int, whole: bool, shape: Sequence[int]) -> bool
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, index = saved.inputs
-    return [ADD_AT_INDEX(grad, index, **saved.attrs, shape=x.shape), None]
+    found = {**saved.attrs, "who": "found"}  # it is as it was when its range was looked at
+    return [ADD_AT_INDEX(grad, index, **found, shape=x.shape), None]
 
 
 def _bind_back(
@@ -224,7 +256,7 @@ ADD_AT_INDEX: Final = Operator(
     saves=(1,),
     saves_results=(),
     check=_check_added,
-    implementations=_implementations("add_at_index", _add, _add),
+    implementations=_implementations("add_at_index", _add, _add, _reads_rows),
     doc="add_at_index(grad, index, dim, ...): zeros with grad added up at the indices.",
 )
 
@@ -239,7 +271,7 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
         saves=(1,),
         saves_results=(),
         check=check_index,
-        implementations=_implementations(name, _take, lines_gpu.take),
+        implementations=_implementations(name, _take, lines_gpu.take, _reads_index),
         parts=(ADD_AT_INDEX,),
         doc=doc,
     )
@@ -294,8 +326,11 @@ def embedding(
     index = ag.as_operand(input, weight.device)
     if max_norm is not None:
         renormalized(weight, index, max_norm, norm_type)
-    flat = ag.index_select(weight, 0, ag.reshape(index, (math.prod(shape),)))
-    rows = ag.reshape(flat, (*shape, shape_of(weight)[1]))
+    if len(shape) == 1:
+        rows = ag.index_select(weight, 0, index)
+    else:
+        flat = ag.index_select(weight, 0, ag.reshape(index, (math.prod(shape),)))
+        rows = ag.reshape(flat, (*shape, weight.shape[1]))
     if scale_grad_by_freq and index.size:
         rows = by_frequency(rows, index, None, weight.shape[0])
     if padding_idx is None:
