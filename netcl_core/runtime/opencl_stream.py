@@ -111,15 +111,9 @@ class Launch:
     """
 
     __slots__ = (
-        "_crossed",
-        "constants",
-        "global_size",
-        "in_place",
-        "kernel",
-        "local_size",
-        "of_thread",
+        "_crossed", "constants", "global_size", "in_place", "kernel", "local_size", "of_thread",
         "who",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
