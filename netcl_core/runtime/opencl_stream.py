@@ -247,7 +247,7 @@ class OpenCLStream:
         self._refusals = (cl.Error, MemoryError)  # that of a runtime that allocates in this process
         self._count = 0
         self._mark: Any = None
-        self._waiting = Waiting(device)
+        self._waiting = Waiting(device, self._memory)
         self.catch_up = self._waiting.catch_up
 
     def allocate(self, size: int, dtype: Dtype) -> Any:
