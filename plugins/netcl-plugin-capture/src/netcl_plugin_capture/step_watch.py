@@ -6,6 +6,7 @@ says what of it nobody could watch.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
 import sys
@@ -13,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import chain
-from operator import attrgetter, call, is_, itemgetter
+from operator import attrgetter, call, is_, itemgetter, methodcaller
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -23,6 +24,7 @@ from types import (
     MemberDescriptorType,
     MethodType,
     ModuleType,
+    SimpleNamespace,
 )
 from typing import Any, Final, final
 
@@ -31,6 +33,7 @@ import numpy as np
 from netcl_core import Device, Generator, Tensor, capturing
 from netcl_core.autograd import Node, check_data
 from netcl_core.inspect.captures import refuse_in_capture
+from netcl_core.inspect.recorded import hook_rows
 from netcl_core.plugins.protocol import registry
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
@@ -57,8 +60,9 @@ _PURE: Final = frozenset({
     "typing", "collections", "collections.abc", "_collections", "_collections_abc", "enum",
     "dataclasses", "abc", "_abc", "types", "numbers", "numpy", "weakref", "_weakrefset",
 })  # fmt: skip
-#: What of NumPy is no function of its arguments.
+#: What of NumPy is no function of its arguments, and what reads an attribute that is named by text.
 _IMPURE: Final = frozenset({
+    "attrgetter", "methodcaller",
     "random", "load", "save", "savez", "savetxt", "loadtxt", "fromfile", "memmap", "genfromtxt",
     "seterr", "copyto", "put", "place", "putmask", "fill_diagonal",
 })  # fmt: skip
@@ -80,6 +84,8 @@ _LIBRARIES: Final = sys.stdlib_module_names - {"__main__"} | {
 }  # fmt: skip
 #: Where a replay calls the user's functions again, as a step does.
 _CALLED_AGAIN: Final = "netcl_plugin_optim.lambdas"
+#: By which of its names a step's code looks at the rates of an optimizer's groups.
+_RATES: Final = frozenset({"param_groups", "lr", "get_last_lr"})
 #: What code does that a replay would leave out.
 _STORES: Final = ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL")
 
@@ -105,6 +111,12 @@ def is_own(module: str | None) -> bool:
     """Whether a module is netcl's or an active plugin's."""
     package = (module or "").partition(".")[0]
     return package == "netcl_core" or package in registry.packages
+
+
+def _is_users(kind: type) -> bool:
+    """Whether a class is neither netcl's nor of what that is built on, Python itself too."""
+    module = kind.__module__
+    return module.partition(".")[0] not in _LIBRARIES and not is_own(module)
 
 
 @final
@@ -139,6 +151,7 @@ class StepWatch:
             self._picked: list[Any] = []
             self._pick_labels: list[str] = []
             self._apart: list[Callable[[], bool]] = []
+            self._hooks: list[Any] = []
             self._needs: list[bool] = []
             self._memories: list[Any] = []
             self._seen: dict[int, Any] = {}
@@ -147,6 +160,7 @@ class StepWatch:
                 self._walk(root, "the step")
         if self._stores and "param_groups" in self._names:
             raise UnwatchedError(f"it changes an optimizer's groups ({self._stores})")
+        self._hooks = self._hooks_now()
         self._seen.clear()
 
     def holds(self) -> bool:
@@ -154,7 +168,8 @@ class StepWatch:
         tensors = self.tensors.values()
         try:
             return (
-                all(map(is_, map(_MEMORY, tensors), self._memories))
+                self._hooks_now() == self._hooks
+                and all(map(is_, map(_MEMORY, tensors), self._memories))
                 and all(map(is_, map(_NEEDS, tensors), self._needs))
                 and all(map(call, self._apart))
                 and (all(map(is_, map(call, self._reads), self._expected)) or self._alike())
@@ -173,6 +188,11 @@ class StepWatch:
             return next(chain(self._changes(), self._changed_views()), "a tensor or an attribute")
         except (RuntimeError, AttributeError, KeyError):
             return "an attribute"
+
+    def _hooks_now(self) -> list[Any]:
+        """What is called with gradients of the tensors that it reads."""
+        rows = list(hook_rows.items())
+        return [hook for (x, _), row in rows if x in self.tensors for hook in row.hooks.values()]
 
     def _now_picked(self) -> Iterable[Any]:
         return chain.from_iterable(map(call, self._picks))
@@ -260,10 +280,12 @@ class StepWatch:
             raise UnwatchedError("it reads more objects than can be watched")
 
     def _walk(self, value: Any, label: str) -> None:
-        if value is _MISSING or isinstance(value, _CONSTANT) or id(value) in self._seen:
+        kind = type(value)
+        if value is _MISSING or id(value) in self._seen:
+            return
+        if isinstance(value, _CONSTANT) and not (_is_users(kind) and hasattr(value, "__dict__")):
             return
         self._seen[id(value)] = value
-        kind = type(value)
         if isinstance(value, Tensor):
             self._tensor(value, label)
         elif kind is FunctionType:
@@ -276,7 +298,7 @@ class StepWatch:
             if not isinstance(owner, (ModuleType, type(None))):
                 self._walk(owner, label)
         elif isinstance(value, functools.partial):
-            for part in (value.func, *value.args, *value.keywords.values()):
+            for part in (value.func, value.args, value.keywords, vars(value)):
                 self._walk(part, label)
         elif isinstance(value, ModuleType):
             self._module(value, label)
@@ -287,13 +309,17 @@ class StepWatch:
                 self._walk(getattr(value, name, None), label)
         elif isinstance(value, (list, tuple, set, frozenset, deque, dict, MappingProxyType)):
             self._container(value, label)
-            if not is_own(kind.__module__):
+            if hasattr(value, "__dict__") and not is_own(kind.__module__):
+                self._object(value, label)  # of a class with attributes besides
+            elif not is_own(kind.__module__):
                 self._class(kind, label)
-        elif kind.__module__ in ("typing", "types") or kind is np.ufunc:
+        elif kind is SimpleNamespace:
+            self._object(value, label)
+        elif kind.__module__ in ("typing", "types") or kind in (np.ufunc, MemberDescriptorType):
             pass
         elif is_own(kind.__module__):
             self._own_object(value, label)
-        elif kind.__module__.partition(".")[0] in _LIBRARIES:
+        elif not _is_users(kind):
             raise UnwatchedError(f"it reads {label}, of type {kind.__qualname__}")
         else:
             self._object(value, label)
@@ -332,6 +358,7 @@ class StepWatch:
             raise UnwatchedError(f"it reads {label}, a function of {owner}")
         label = function.__qualname__
         self._code(function.__code__, function)
+        self._attributes(f"{label}.", vars(function), self._names)
         self._read(f"the code of {label}", getattr, function, "__code__")
         for name in ("__defaults__", "__kwdefaults__"):
             self._expect(f"{name} of {label}", getattr, function, name)
@@ -360,17 +387,27 @@ class StepWatch:
                     raise UnwatchedError(f"it sets {step.argval} ({where})")
                 if name in ("STORE_DEREF", "DELETE_DEREF") and step.argval in outer:
                     raise UnwatchedError(f"it sets {step.argval} ({where})")
+                if name == "MATCH_CLASS":
+                    raise UnwatchedError(f"it matches a pattern of a class ({where})")
                 if name == "IMPORT_NAME":
                     raise UnwatchedError(f"it imports {step.argval} ({where})")
                 if name == "STORE_SUBSCR":
                     self._stores = where
+                if name == "LOAD_GLOBAL" and "NULL" not in step.argrepr:  # it is not called here
+                    self._handed_on(step.argval, function, where)
             stack += [const for const in code.co_consts if isinstance(const, CodeType)]
+
+    def _handed_on(self, name: str, function: FunctionType, where: str) -> None:
+        """Refuse what a library may call unseen, as `map` does."""
+        value = None if name in function.__globals__ else getattr(builtins, name, None)
+        if isinstance(value, BuiltinFunctionType) and name not in _BUILTINS:
+            raise UnwatchedError(f"it hands on {name} ({where})")
 
     def _module(self, module: ModuleType, label: str) -> None:
         name = module.__name__
         if is_own(name):
             return
-        if name.partition(".")[0] == "numpy":
+        if name.partition(".")[0] in ("numpy", "operator"):
             impure = sorted(_IMPURE & self._names)
             if impure:
                 raise UnwatchedError(f"it reads {impure[0]} of {label}")
@@ -383,15 +420,22 @@ class StepWatch:
 
     def _class(self, class_: type, label: str, made: bool = False) -> None:
         """What code may find in a class and its bases; `made`: it may make an object of it."""
+        if type(class_) is not type:
+            self._class(type(class_), label)
         for base in class_.__mro__:
             module = base.__module__
             root = module.partition(".")[0]
             if is_own(module) or module == "builtins" or root == "numpy":
                 continue
+            if base in _BY_TEXT:
+                raise UnwatchedError(f"it reads {label}, and attributes that are named by text")
             if root in sys.stdlib_module_names and root != "__main__":
                 if module in _PURE or issubclass(base, BaseException):
                     continue
                 raise UnwatchedError(f"it reads {label}, the class {base.__qualname__}")
+            if (base, "") not in self._members:  # a new name may come to hide one of its bases
+                self._members.add((base, ""))
+                self._read(f"an attribute of {base.__qualname__}", len, vars(base))
             for name, member in sorted(vars(base).items()):
                 special = name == "forward" or (name[:2] == name[-2:] == "__" and callable(member))
                 if name in _MAKING and not made:
@@ -428,6 +472,7 @@ class StepWatch:
                 if name not in ("_kinds", "_hooks"):
                     self._walk(value, f"{label}.{name}")
             return
+        self._contents(f"the members of {label}", module._kinds)
         own = {"training", "_hooks", "forward"}
         self._of_object(label, space, self._names | own | module._kinds.keys())
 
@@ -440,6 +485,8 @@ class StepWatch:
             return
         self._contents(f"the groups of {label}", groups)
         for group in groups:
+            if _RATES & self._names:
+                self._contents(f"a group of {label}", group.values())
             self._contents(f"the parameters of {label}", group["params"])
             for i, parameter in enumerate(group["params"]):
                 self._walk(parameter, f"parameter {i} of {label}")
@@ -472,6 +519,7 @@ class _End:
     """Stands behind the items of a container."""
 
 
+_BY_TEXT: Final = (attrgetter, methodcaller)
 _NEEDS: Final = attrgetter("requires_grad")
 _MEMORY: Final = attrgetter("memory")
 _MAKING: Final = frozenset({
@@ -597,6 +645,8 @@ class Witness:
         elif isinstance(owner, _CONTAINERS):
             if id(owner) not in self._watch.containers or name in _LOOKS:
                 return ""
+        elif isinstance(owner, str) and name in ("format", "format_map"):
+            return "it calls str.format, which reads attributes that are named by text"
         elif isinstance(owner, (*_VALUES, Tensor)) or is_own(type(owner).__module__):
             return ""
         return f"it calls {getattr(function, '__qualname__', name)}"
