@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial, reduce
@@ -874,6 +875,20 @@ def test_two_threads(fast: nc.Device) -> None:
     np.testing.assert_array_equal(step(batch(7)).numpy(), ag.sum(batch(7) @ w).numpy())
     go_on.set()
     thread.join()
+
+
+def test_of_many_objects_the_last_used_are_kept() -> None:
+    step, often, lives = auto_replay(lambda x, trainer: x * trainer.factor), Trainer(), []
+    for turn in range(12):
+        step(batch(0), rare := Trainer())
+        lives.append(weakref.ref(rare))
+        for _ in range(2):
+            step(batch(turn), often)
+    del rare
+    gc.collect()
+    assert sum(life() is not None for life in lives) < 8
+    if nc.default_device().has_kernels:
+        assert "so far in 21 of 24 calls" in step.explain()
 
 
 def test_one_recording_is_kept_and_goes_with_the_step(fast: nc.Device) -> None:
