@@ -28,7 +28,8 @@ def separate(node: Node) -> None:
     region = planned[0].region
     own = region.outputs[node.index]
     for index, ref in enumerate(region.outputs):
-        followers = [result for result in owner.results() if result.index == index != node.index]
+        results = owner, *owner.others()  # also those of a graph, whose elements are gone
+        followers = [result for result in results if result.index == index != node.index]
         if followers and ref != own and own[0] == "step":
             rest = _Rest(region, own).made(ref)
             if rest is not None:
