@@ -53,7 +53,7 @@ def _may_move(owner: Node) -> bool:
     """Whether nobody knows the record by the node that holds it."""
     if process.passes:
         mine = get_ident()
-        if any(thread != mine or owner.number < first for thread, first in process.passes):
+        if any(thread != mine or owner.number < first for thread, first in [*process.passes]):
             return False
     known = [rows for rows in (hooks.rows, living) if rows]
     return not known or not any(
