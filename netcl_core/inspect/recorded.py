@@ -33,6 +33,7 @@ from netcl_core.tape.gradients import no_second_derivative as no_second_derivati
 from netcl_core.tape.gradients import refuse_unrecorded as refuse_unrecorded
 from netcl_core.tape.gradients import whole as whole
 from netcl_core.tape.held import held as held
+from netcl_core.tape.hooks import move_hooks as move_hooks
 from netcl_core.tape.hooks import rows as hook_rows
 from netcl_core.tape.node import Target as Target
 from netcl_core.tape.node import leaf_node as leaf_node

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from netcl_core.autograd import Node
-from netcl_core.inspect.recorded import RegionCall
+from netcl_core.inspect.recorded import RegionCall, move_hooks
 from netcl_core.inspect.sources import Plan, PrimitiveStep, Ref, Region, Signature
 
 
@@ -105,6 +105,8 @@ def _record(
     first, *others = followers
     if first is owner:
         _hand_over(owner, node)
+        owner = node
+    move_hooks(owner, first.index, first, 0)
     first.number, node.number = max(first.number, node.number), min(first.number, node.number)
     first.call, first.index, first.source, first.kept = call, 0, None, None
     first.inputs, first.needs = given, needs
@@ -127,3 +129,5 @@ def _hand_over(owner: Node, node: Node) -> None:
             other.source = node
             node._know(other)
     owner._others = ()
+    for i in range(len(node.call.results)):
+        move_hooks(owner, i, node, i)
