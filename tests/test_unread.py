@@ -164,3 +164,14 @@ def test_what_is_gone_is_told_to_whoever_looks() -> None:
     with ag.Tape():
         y = (leaf() + 1) + 2
     assert y.parents[0].numpy().shape == (22, 26)
+
+
+def test_what_is_gone_stays_on_the_tape_and_may_keep_its_gradient() -> None:
+    tape = ag.get_current_tape()
+    tape.reset()
+    y = (leaf() + 1) * 2 + 3
+    assert [node.op_name for node in tape.nodes] == ["add", "mul", "add"] and tape.nodes[2] is y
+    h = y.parents[0]
+    h.retain_grad()
+    ag.sum(y).backward()
+    assert h.grad.shape == h.shape

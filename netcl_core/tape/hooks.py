@@ -188,7 +188,7 @@ def passed(owner: Any, index: int, gradient: Any) -> Any:
 def keep(node: Node, index: int, gradient: Any) -> Any:
     """Leave the gradient of a result in the nodes that stand for it; returns it as a Tensor."""
     gradient = whole(gradient)
-    for result in node.results():
+    for result in (node, *node.others()):  # also of a graph, whose elements are gone
         if result.index == index:
             result.grad = gradient
     return gradient
