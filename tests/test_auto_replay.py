@@ -779,7 +779,8 @@ def own(base: type, *args: Any, **members: Any) -> Any:
 def kept_by(x: Any, read: Callable[[Any], Any] | None = None) -> Any:
     """What reads a number of an object, and what changes it."""
     x.factor = 2.0
-    return (lambda: x.factor) if read is None else partial(read, x), partial(setattr, x, "factor", 3)
+    reads = (lambda: x.factor) if read is None else partial(read, x)
+    return reads, partial(setattr, x, "factor", 3.0)
 
 
 def matched(x: Any) -> Any:
@@ -814,6 +815,7 @@ def members() -> Any:
     return (lambda: len(list(model.children()))), lambda: model.add_module("late", nn.ReLU())
 
 
+TEXT = "{0.factor}"
 PLACES: dict[str, Callable[[], Any]] = {
     "a namespace": lambda: kept_by(SimpleNamespace()),
     "a list": lambda: kept_by(own(list)),
@@ -828,7 +830,7 @@ PLACES: dict[str, Callable[[], Any]] = {
     "members": members,
     "attrgetter": lambda: kept_by(own(object), lambda x: attrgetter("factor")(x)),
     "getattr": lambda: kept_by(own(object), lambda x: reduce(getattr, ["factor"], x)),
-    "format": lambda: kept_by(own(object), lambda x: len("{0.factor}".format(x))),
+    "format": lambda: kept_by(own(object), lambda x: len(TEXT.format(x))),
     "match": lambda: kept_by(SimpleNamespace(), matched),
 }
 

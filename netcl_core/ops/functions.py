@@ -242,7 +242,8 @@ def face_of(names: dict[str, Any], place: str, short: Mapping[str, str]) -> Call
         if name in names.get("_SUBMODULES", ()):
             return import_module(f"{names['__name__']}.{name}")
         version = registry.version
-        function = getattr(namespace_attribute(short[name]), name) if name in short else _get(name, place)
+        space = namespace_attribute(short[name]) if name in short else None
+        function = _get(name, place) if space is None else getattr(space, name)
         with registry.lock:
             if registry.version == version:  # else a plugin came or went meanwhile
                 names[name] = function

@@ -33,7 +33,7 @@ import numpy as np
 from netcl_core import Device, Generator, Tensor, capturing
 from netcl_core.autograd import Node, check_data
 from netcl_core.inspect.captures import refuse_in_capture
-from netcl_core.inspect.recorded import hook_rows
+from netcl_core.inspect.recorded import rows as hook_rows
 from netcl_core.plugins.protocol import registry
 
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
