@@ -136,23 +136,6 @@ __all__ = [*_MODULE_OF]
 _fetch = _fetched(__name__, _MODULE_OF)
 
 
-def _namespace(name: str) -> Any:
-    return importlib.import_module("netcl_core.plugins.manager").namespace(name)
-
-
-def _module(name: str) -> Any:
-    """The module of a namespace or of a package's, else one of PyTorch's names."""
-    if name in _MODULE_OF:
-        return __getattr__(name)
-    try:
-        return _namespace(name)
-    except AttributeError:
-        return importlib.import_module("netcl_core.plugins.manager").absent("torch", name, ())
-
-
-sys.meta_path.append(_NamespaceFinder(_module))
-
-
 def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
         return globals().setdefault(name, _fetch(name))
@@ -163,9 +146,14 @@ def __getattr__(name: str) -> Any:
     if private or PathFinder.find_spec(f"netcl_core.{name}", __path__) is not None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
     try:
-        return _namespace(name)
-    except AttributeError:  # no plugin's namespace: an op, a name of PyTorch's, or nothing
+        return importlib.import_module("netcl_core.plugins.manager").namespace_attribute(name)
+    except AttributeError as error:  # it may be an op, or a name of PyTorch's
+        if getattr(error, "told", False):
+            raise
         return _op(name)
+
+
+sys.meta_path.append(_NamespaceFinder(__getattr__))
 
 
 def _op(name: str) -> Any:

@@ -215,7 +215,7 @@ class MissingOpError(NetclError, AttributeError):
 
 
 class MissingNameError(NetclError, AttributeError):
-    """A namespace or a tensor has nothing of this name.
+    """A module or a tensor has nothing of this name, or no installed plugin brings it.
 
     `told`: the text says what to write instead.
     """

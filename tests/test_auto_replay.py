@@ -8,7 +8,12 @@ import re
 import struct
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial, reduce
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -507,6 +512,19 @@ def has_a_layer_with_a_hook(wrap: Wrap) -> Case:
     return lambda turn: call(batch(turn)), lambda: [model.weight, *seen], call
 
 
+@case("which its code does not show")
+def gets_a_hook_late(wrap: Wrap) -> Case:
+    w, optimizer = begun()
+    call = wrap(lambda x: updated(optimizer, ag.sum(ag.square(x @ w))))
+
+    def run(turn: int) -> Any:
+        if turn == 6:
+            w.register_hook(lambda gradient: gradient * 2.0)
+        return call(batch(turn))
+
+    return run, lambda: [w, w.grad], call
+
+
 class Trainer:
     scale = 2.0
 
@@ -846,6 +864,80 @@ def test_a_step(name: str, fast: nc.Device) -> None:
         assert outcome in call.explain(), call.explain()
 
 
+def own(base: type, *args: Any, **members: Any) -> Any:
+    return type("Own", (base,), members)(*args)
+
+
+def kept_by(x: Any, read: Callable[[Any], Any] | None = None) -> Any:
+    """What reads a number of an object, and what changes it."""
+    x.factor = 2.0
+    reads = (lambda: x.factor) if read is None else partial(read, x)
+    return reads, partial(setattr, x, "factor", 3.0)
+
+
+def matched(x: Any) -> Any:
+    match x:
+        case SimpleNamespace(factor=factor):
+            return factor
+
+
+def hidden() -> Any:
+    below = own(type("Base", (), {"factor": 2.0}))
+    return (lambda: below.factor), partial(setattr, type(below), "factor", 3.0)
+
+
+def of_a_metaclass() -> Any:
+    meta = type("Meta", (type,), {"factor": 2.0})
+    made = meta("Own", (), {})
+    return (lambda: made.factor), partial(setattr, meta, "factor", 3.0)
+
+
+def of_a_partial() -> Any:
+    called = partial(lambda factor: factor, factor=2.0)
+    return (lambda: called()), partial(called.keywords.update, factor=3.0)
+
+
+def a_rate() -> Any:
+    _, optimizer = begun()
+    return (lambda: optimizer.lr), partial(optimizer.param_groups[0].update, lr=3.0)
+
+
+def members() -> Any:
+    model = own(nn.Module)
+    return (lambda: len(list(model.children()))), lambda: model.add_module("late", nn.ReLU())
+
+
+TEXT = "{0.factor}"
+PLACES: dict[str, Callable[[], Any]] = {
+    "a namespace": lambda: kept_by(SimpleNamespace()),
+    "a list": lambda: kept_by(own(list)),
+    "a number": lambda: kept_by(own(float, 1.0)),
+    "an enum": lambda: kept_by(Enum("Own", "a").a),
+    "a function": lambda: kept_by(lambda: 0),
+    "slots": lambda: kept_by(own(object, __slots__=("factor",))),
+    "a base": hidden,
+    "a metaclass": of_a_metaclass,
+    "a partial": of_a_partial,
+    "a group": a_rate,
+    "members": members,
+    "attrgetter": lambda: kept_by(own(object), lambda x: attrgetter("factor")(x)),
+    "getattr": lambda: kept_by(own(object), lambda x: reduce(getattr, ["factor"], x)),
+    "format": lambda: kept_by(own(object), lambda x: len(TEXT.format(x))),
+    "match": lambda: kept_by(SimpleNamespace(), matched),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_a_step_reads_is_seen_to_change(place: str, fast: nc.Device) -> None:
+    read, change = PLACES[place]()
+    step, x = auto_replay(lambda x: x * read()), batch(0)
+    for turn in range(7):
+        if turn == 5:
+            assert place != "slots" or not fast.has_kernels or "so far in" in step.explain()
+            change()
+        same(step(x).numpy(), (x * read()).numpy())
+
+
 def test_inside_a_capture_it_is_the_function() -> None:
     w, optimizer = begun()
     step = auto_replay(lambda x: updated(optimizer, ag.sum(ag.square(x @ w))))
@@ -908,6 +1000,20 @@ def test_two_threads(fast: nc.Device) -> None:
     np.testing.assert_array_equal(step(batch(7)).numpy(), ag.sum(batch(7) @ w).numpy())
     go_on.set()
     thread.join()
+
+
+def test_of_many_objects_the_last_used_are_kept() -> None:
+    step, often, lives = auto_replay(lambda x, trainer: x * trainer.factor), Trainer(), []
+    for turn in range(12):
+        step(batch(0), rare := Trainer())
+        lives.append(weakref.ref(rare))
+        for _ in range(2):
+            step(batch(turn), often)
+    del rare
+    gc.collect()
+    assert sum(life() is not None for life in lives) < 8
+    if nc.default_device().has_kernels:
+        assert "so far in 21 of 24 calls" in step.explain()
 
 
 def test_one_recording_is_kept_and_goes_with_the_step(fast: nc.Device) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import netcl_core as nc
 from netcl_core.hardware import builders
+from netcl_core.runtime.waiting import Waiting
 
 pytest.importorskip("netcl_plugin_elementwise")
 
@@ -73,3 +77,21 @@ def test_a_step_built_by_others_is_the_same_step(
     assert when == "late" and int(built) > 2
     assert alone[1].startswith("at once") and alone[1].endswith(" 0")
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_commands_that_wait_hold_no_more_than_a_share_of_the_memory() -> None:
+    """They run, oldest first, as soon as more has been taken since they began to wait."""
+    memory: Any = SimpleNamespace(pool=SimpleNamespace(active_bytes=500))
+    device: Any = SimpleNamespace(cl_device=SimpleNamespace(global_mem_size=3200))
+    kernel: Any = SimpleNamespace(ahead=lambda who: True, build=lambda who: None)
+    waiting, ran = Waiting(device, memory), []
+
+    def command(number: int) -> None:
+        memory.pool.active_bytes -= 40
+        ran.append(number)
+
+    for number in range(8):
+        memory.pool.active_bytes += 40
+        assert waiting.takes(partial(command, number), kernel)
+        assert memory.pool.active_bytes <= 500 + 40 + 3200 // 32 + 40
+    assert ran == [0, 1, 2, 3, 4], "the others wait"

@@ -100,6 +100,21 @@ except MissingNamespaceError as error:
     )
 
 
+def test_who_looks_for_what_is_not_installed_finds_nothing(python: Callable[..., str]) -> None:
+    code = """
+import inspect, netcl_core as nc, netcl_core.autograd as ag
+print(hasattr(nc, "nn"), getattr(nc, "save", None), hasattr(ag, "capture"))
+for face in (nc, ag):
+    inspect.getmembers(face)
+try:
+    from netcl_core import autocast
+except nc.errors.MissingNamespaceError as error:
+    print(error)
+"""
+    nothing, error = python(BARE + code).splitlines()
+    assert nothing == "False None False" and "pip install netcl-plugin-amp" in error
+
+
 @pytest.mark.parametrize("mode", ["detect_anomaly", "set_detect_anomaly"])
 def test_checking_numbers_without_who_does_it_is_refused_at_once(
     python: Callable[..., str], mode: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -187,3 +188,22 @@ def test_against_pytorch() -> None:
                  torch.sum, lambda t: t.numpy())  # fmt: skip
     for mine, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))], ids=str)
+def test_hooks_of_several_results_of_one_kernel_stay_with_them(order: Any) -> None:
+    """Though each asks for its result by itself, so that others are recorded anew."""
+
+    def function(x: Any) -> Any:
+        y = ag.relu(x * 2)
+        return y * y, y, ag.tanh(y) * x
+
+    gradients = []
+    for call in (function, ag.jit_compile(function)):
+        x, seen = nc.tensor([0.5, 2.0], requires_grad=True), list[int]()
+        results = call(x)
+        for i in order:
+            results[i].register_hook(lambda grad, i=i, seen=seen: seen.append(i) or grad * 3)
+        ag.sum(sum(results)).backward()
+        gradients.append([*x.grad.tolist(), *sorted(seen)])
+    assert gradients[0] == pytest.approx(gradients[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,8 @@ from netcl_plugin_kit.testing.streams import recorded
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import FusionSkipped, NetclError, ShapeError
+from netcl_core.runtime.numpy_stream import NumpyStream
+from netcl_core.runtime.opencl_stream import OpenCLStream
 from netcl_core.tape.state import thread
 
 for _plugin in ("elementwise", "tensor", "linalg"):
@@ -253,23 +254,41 @@ def test_threads_have_parts_in_common() -> None:
     assert not wrong
 
 
-def _slow(seconds: float) -> Any:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What calls are timed by, in place of a clock: a result of an op takes 10 us."""
+    monkeypatch.undo()
+    now = [0.0]
+
+    def counted(allocate: Any) -> Any:
+        def run(*args: Any) -> Any:
+            now[0] += 1e-5
+            return allocate(*args)
+
+        return run
+
+    for stream in (NumpyStream, OpenCLStream):
+        monkeypatch.setattr(stream, "allocate", counted(stream.allocate))
+    monkeypatch.setattr("netcl_plugin_fusion.parts.perf_counter", lambda: now[0])
+    return now
+
+
+def _slow(clock: list[float], seconds: float) -> Any:
     def function(x: Any) -> Any:
         bool((x * 2 + 1).sum() > 0)
         if thread.tracer is not None:
-            time.sleep(seconds)
+            clock[0] += seconds
         return ag.tanh(x * 3) * 2
 
     return function
 
 
 def test_parts_that_do_not_pay_are_given_up_by_what_calls_take(
-    device: nc.Device, monkeypatch: pytest.MonkeyPatch
+    device: nc.Device, clock: list[float]
 ) -> None:
     """Only for arguments like those that were timed; `explain` says what was found."""
-    monkeypatch.undo()
     x, calls = leaf(1, 2, device=device).detach(), 1 + _WARMING + 2 * _TIMED
-    fused = ag.jit_compile(_slow(0.02))
+    fused = ag.jit_compile(_slow(clock, 0.02))
     for _ in range(calls):
         same(fused(x), ag.tanh(x * 3) * 2)
     text = fused.explain(x)
@@ -280,7 +299,7 @@ def test_parts_that_do_not_pay_are_given_up_by_what_calls_take(
     same(fused(x), ag.tanh(x * 3) * 2)
     assert fused.cache_info().hits == hits, "such calls are not looked up any more"
     with nc.use_device(device):
-        assert "runs in parts" in ag.jit_compile(_slow(0)).explain(x)
+        assert "runs in parts" in ag.jit_compile(_slow(clock, 0)).explain(x)
         fused(nc.ones(3))
         assert "runs in parts" in fused.explain(nc.ones(3))
         many = ag.jit_compile(lambda x: [x := ag.tanh(x + 1) for _ in range(40)][int(x.sum() > 0)])

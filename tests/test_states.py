@@ -208,7 +208,7 @@ import netcl_core as nc
 warnings.simplefilter("ignore")
 try:
     nc.nn
-except nc.errors.MissingNamespaceError as error:
+except nc.errors.MissingNameError as error:
     print(error)
 """
     text = python(code, PYTHONPATH=str(site), **variables)

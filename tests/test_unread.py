@@ -96,6 +96,25 @@ def test_gradients_are_those_of_a_graph_that_keeps_all(name: str) -> None:
         np.testing.assert_allclose(mine, other, rtol=1e-6)
 
 
+@pytest.mark.parametrize("target", [0, 1, 2])
+def test_what_follows_from_a_result_of_its_kernel_leads_to_it(target: int) -> None:
+    @ag.jit_compile
+    def function(x: Any) -> Any:
+        y = ag.relu(x * 2)
+        return y * y, y, ag.tanh(y) * x
+
+    gradients = []
+    for keeps_all in (nullcontext(), ag.Tape()):
+        with keeps_all:
+            results = function(leaf())
+            after = sum((x + 1 for x in results), 0.0)
+            wanted = results[target]
+            del results
+        [gradient] = ag.grad(ag.sum(after), [wanted])
+        gradients.append(gradient.numpy())
+    np.testing.assert_array_equal(*gradients)
+
+
 def test_a_node_that_lives_stays_the_parent_and_keeps_its_hooks() -> None:
     x = leaf()
     h = x + 1
@@ -145,3 +164,14 @@ def test_what_is_gone_is_told_to_whoever_looks() -> None:
     with ag.Tape():
         y = (leaf() + 1) + 2
     assert y.parents[0].numpy().shape == (22, 26)
+
+
+def test_what_is_gone_stays_on_the_tape_and_may_keep_its_gradient() -> None:
+    tape = ag.get_current_tape()
+    tape.reset()
+    y = (leaf() + 1) * 2 + 3
+    assert [node.op_name for node in tape.nodes] == ["add", "mul", "add"] and tape.nodes[2] is y
+    h = y.parents[0]
+    h.retain_grad()
+    ag.sum(y).backward()
+    assert h.grad.shape == h.shape

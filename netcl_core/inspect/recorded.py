@@ -6,7 +6,8 @@ says where the user wrote it. Who has a call of his own, which computes its forw
 gradients, runs that under `forward_again`, with the random states `noted` the first time
 `given_again`. The graph has a `MetaTensor` for what no gradient
 reads. A call may change its inputs: `former_of` is what one was before, and `becomes` lets it
-be a result. Who decides in which dtypes ops compute enters a `Casting` as `thread.amp`.
+be a result. Who decides in which dtypes ops compute enters a `Casting` as `thread.amp`. `hook_rows`
+has the hooks of gradients, and `move_hooks` lets them go along with a record.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from netcl_core.tape.gradients import refuse_unrecorded as refuse_unrecorded
 from netcl_core.tape.gradients import whole as whole
 from netcl_core.tape.held import held as held
 from netcl_core.tape.hooks import hook_rows as hook_rows
+from netcl_core.tape.hooks import move_hooks as move_hooks
 from netcl_core.tape.node import Target as Target
 from netcl_core.tape.node import leaf_node as leaf_node
 from netcl_core.tape.node import next_number as next_number

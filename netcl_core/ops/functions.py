@@ -32,7 +32,7 @@ from netcl_core.ops.operators import Operator
 from netcl_core.ops.public_function import operator_function, primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
 from netcl_core.plugins.kinds import OP_KINDS, SERVING_OPS
-from netcl_core.plugins.manager import namespace, not_ported, port, ported
+from netcl_core.plugins.manager import namespace, namespace_attribute, not_ported, port, ported
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.computations import move
 from netcl_core.tape.function_call import apply_op, set_fields
@@ -242,7 +242,8 @@ def face_of(names: dict[str, Any], place: str, short: Mapping[str, str]) -> Call
         if name in names.get("_SUBMODULES", ()):
             return import_module(f"{names['__name__']}.{name}")
         version = registry.version
-        function = getattr(namespace(short[name]), name) if name in short else _get(name, place)
+        space = namespace_attribute(short[name]) if name in short else None
+        function = _get(name, place) if space is None else getattr(space, name)
         with registry.lock:
             if registry.version == version:  # else a plugin came or went meanwhile
                 names[name] = function

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from netcl_core.errors import (
+    MissingNameError,
     MissingNamespaceError,
     message,
     missing_name,
@@ -86,6 +87,19 @@ def namespace(name: str, who: str = "") -> ModuleType:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
     given = f"no installed plugin provides {f'the namespace {name}' if who else 'this namespace'}"
     raise MissingNamespaceError(message(who or f"netcl_core.{name}", given, "", remedy))
+
+
+def namespace_attribute(name: str) -> ModuleType:
+    """The module of a namespace for who has it as an attribute: `hasattr` is False without it.
+
+    Raises MissingNameError that names the package to install, AttributeError for other names.
+    """
+    try:
+        return namespace(name)
+    except MissingNamespaceError as error:
+        missing = MissingNameError(str(error))
+        missing.told = True
+        raise missing from None
 
 
 def _tidied(module: ModuleType) -> ModuleType:

@@ -111,15 +111,9 @@ class Launch:
     """
 
     __slots__ = (
-        "_crossed",
-        "constants",
-        "global_size",
-        "in_place",
-        "kernel",
-        "local_size",
-        "of_thread",
+        "_crossed", "constants", "global_size", "in_place", "kernel", "local_size", "of_thread",
         "who",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -255,7 +249,7 @@ class OpenCLStream:
         self._refusals = (cl.Error, MemoryError)  # that of a runtime that allocates in this process
         self._count = 0
         self._mark: Any = None
-        self._waiting = Waiting(device)
+        self._waiting = Waiting(device, self._memory)
         self.catch_up = self._waiting.catch_up
 
     def allocate(self, size: int, dtype: Dtype) -> Any:

@@ -103,6 +103,12 @@ def when_backward_ends(function: Callable[[], None]) -> bool:
     return True
 
 
+def move_hooks(x: Node, index: int, to: Node, number: int) -> _Row | None:
+    """Let the hooks of a result be those of another node's, which has its record from now on."""
+    row = hook_rows.pop((id(x), index), None)
+    return row and _enter(to, number, row)
+
+
 def leave_hooks(x: Node, former: Node) -> None:
     """Let the hooks of a result be those of what it was, now that it is changed in place.
 
@@ -111,9 +117,8 @@ def leave_hooks(x: Node, former: Node) -> None:
     if not hook_rows or x.source is not None:  # the record of the call stays where it is
         return
     for index in [index for owner, index in hook_rows if owner == id(x)]:
-        row = hook_rows.pop((id(x), index))
-        _enter(former, index, row)
-        if index == x.index and row.retained:
+        row = move_hooks(x, index, former, index)
+        if row is not None and index == x.index and row.retained:
             row.retained = False
             _enter(x, 0, _Row()).retained = True
 
@@ -183,7 +188,7 @@ def passed(owner: Any, index: int, gradient: Any) -> Any:
 def keep(node: Node, index: int, gradient: Any) -> Any:
     """Leave the gradient of a result in the nodes that stand for it; returns it as a Tensor."""
     gradient = whole(gradient)
-    for result in node.results():
+    for result in (node, *node.others()):  # also of a graph, whose elements are gone
         if result.index == index:
             result.grad = gradient
     return gradient

@@ -225,6 +225,7 @@ class Node(Tensor):
     def leave_record(self) -> Node:
         """Move the record of the call to a node without elements, and return that."""
         record = self.without_elements()
+        record.tape = self.tape
         self.inputs, self.scalars, self.needs, self.kept, self.versions = (), (), (), None, ()
         self.source = record
         record._know(self)

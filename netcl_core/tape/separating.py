@@ -14,8 +14,7 @@ def separate(x: Any) -> None:
     Raises MissingNamespaceError where a kernel has several results and nothing tells them apart.
     """
     node = x if isinstance(x, Node) else x.graph
-    if node is None or node.call is None or len(node.call.results or ()) < 2:
-        return
-    if hasattr(node.call, "region_of"):
+    call: Any = None if node is None else node.call
+    if hasattr(call, "region_of") and len(call.results) > 1:
         who = f"a gradient for one of several results of {node.op_name}"
         plugins.namespace("fusion", who).separate(node)

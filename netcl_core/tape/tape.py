@@ -57,8 +57,9 @@ class Tape:
         """
         if not self.implicit:
             return self._nodes
-        mine = (thing for thing in gc.get_objects() if type(thing) is Node and thing.tape is self)
-        return sorted((node for node in mine if node.number >= self._first), key=_number)
+        mine = [thing for thing in gc.get_objects() if type(thing) is Node and thing.tape is self]
+        recorded = {node.living() for node in mine if node.number >= self._first}
+        return sorted(recorded, key=_number)
 
     def record(self, node: Node) -> None:
         """Append a node, unless the tape is not enabled."""

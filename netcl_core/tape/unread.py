@@ -51,11 +51,10 @@ def _without_elements(x: Any) -> Any:
 
 def _may_move(owner: Node) -> bool:
     """Whether nobody knows the record by the node that holds it."""
-    if process.passes:
-        mine = get_ident()
-        if any(thread != mine or owner.number < first for thread, first in process.passes):
-            return False
+    mine = get_ident()
+    if any(thread != mine or owner.number < first for thread, first in [*process.passes]):
+        return False
     known = [rows for rows in (hooks.hook_rows, living) if rows]
-    return not known or not any(
+    return not any(
         (id(owner), i) in rows for rows in known for i in range(len(owner.call.results or (0,)))
     )

@@ -403,3 +403,13 @@ def test_memory_is_shared_with_numpy_and_pytorch() -> None:
 def test_rows_are_ops_that_pytorch_has() -> None:
     unknown = [name for name in dispatch.ROWS if dispatch.overload(name) is None]
     assert unknown == []
+
+
+def test_views_in_inference_mode_of_what_was_there_before() -> None:
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], device="netcl")
+    with torch.inference_mode():
+        views = [x[1], x.t(), x.detach(), *x.chunk(2)]
+        assert [tuple(view.shape) for view in views] == [(2,), (2, 2), (2, 2), (1, 2), (1, 2)]
+        assert (x[1] * 1)[0].is_inference() and not any(view.is_inference() for view in views)
+    x.add_(1.0)
+    assert views[0].tolist() == [4, 5]

@@ -42,6 +42,18 @@ def test_operands_that_shared_memory_need_not_share_it_later(ran: list[Any]) -> 
     assert (x * y).tolist() == [1, 6] and len(ran) == count
 
 
+def test_a_quotient_has_the_default_dtype_of_now(ran: list[Any]) -> None:
+    x = torch.tensor([1, 2], device="netcl")
+    for _ in range(_TIMES):
+        assert (x / 2).dtype is torch.float32
+    assert ran
+    torch.set_default_dtype(torch.float16)
+    try:
+        assert (x / 2).dtype is torch.float16
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_data_are_checked_each_time(ran: list[Any]) -> None:
     table, place = torch.eye(3, device="netcl"), torch.tensor([2], device="netcl")
     for _ in range(_TIMES):

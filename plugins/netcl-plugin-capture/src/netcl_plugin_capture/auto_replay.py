@@ -229,11 +229,12 @@ class _StepSignature:
 
     Attributes:
         why: Why they are run plainly for good; empty: they are not.
+        objects: Those whose identities are a part of the key.
     """
 
     def __init__(self, objects: list[Any]) -> None:
         self.why = ""
-        self._objects = objects  # whose identities are a part of the key
+        self.objects = objects
         self._states: list[_StepState] = []
         self._changes = self._calls = self._replayed = 0
 
@@ -264,7 +265,7 @@ class _StepSignature:
         """A plain call, the first in a state of what it reads, seen by a witness."""
         if self._states:
             self._count(f"{self._states[-1].watch.changed()} changes between calls")
-        watch = None if self.why else step.watch_of(self._objects)
+        watch = None if self.why else step.watch_of(self.objects)
         if not isinstance(watch, StepWatch):
             self.why = self.why or watch or ""
             return plainly()
@@ -386,15 +387,22 @@ class AutoReplay:
         policy = None if thread.amp is None else thread.amp.policy
         modes = is_grad_enabled(), policy, thread.chosen, registry.version, default_device()
         key = arguments.key, modes
-        signature = self._signatures.get(key)
+        signature = self._signatures.pop(key, None)
         if signature is None:
             if len(self._signatures) >= _SIGNATURES:
-                del self._signatures[next(iter(self._signatures))]
-            signature = self._signatures[key] = _StepSignature(arguments.objects)
+                self._forget(next(iter(self._signatures)))
+            signature = _StepSignature(arguments.objects)
             self._fresh += 1
             if self._fresh > _DIFFERENT:
                 signature.why = "its arguments have other shapes or values at each call"
+        self._signatures[key] = signature  # behind all that were used before
         return signature
+
+    def _forget(self, key: Any) -> None:
+        """Let go of a signature, and of the objects among its arguments."""
+        objects = self._signatures.pop(key).objects
+        if objects:
+            self._watches.pop(tuple(map(id, objects)), None)
 
     def watch_of(self, objects: list[Any]) -> StepWatch | str:
         """What the step reads as it is now; a text says why that cannot be watched."""

@@ -5,13 +5,14 @@ It is found by the names that the code uses, in functions, classes, objects and 
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -21,6 +22,7 @@ from types import (
     MemberDescriptorType,
     MethodType,
     ModuleType,
+    SimpleNamespace,
 )
 from typing import Any, Final, final
 
@@ -36,6 +38,11 @@ from netcl_plugin_capture.watched_values import UnwatchedError, WatchedValues
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _CONSTANT: Final = (*PLAIN, Enum, Device, Generator, np.generic, np.dtype, slice, range)
 _MISSING: Final = cell_contents(CellType())
+#: Python's functions that a step may call.
+BUILTINS: Final = frozenset({
+    "abs", "all", "any", "callable", "divmod", "format", "hash", "isinstance", "issubclass", "len",
+    "max", "min", "pow", "repr", "round", "sorted", "sum", "__build_class__", "ord", "chr",
+})  # fmt: skip
 #: Packages whose objects tell a recording what they go on with: optimizers, schedules, scalers.
 TELLING: Final = ("netcl_plugin_optim", "netcl_plugin_amp")
 #: Python's modules that keep nothing of what is asked of them.
@@ -44,8 +51,9 @@ PURE: Final = frozenset({
     "typing", "collections", "collections.abc", "_collections", "_collections_abc", "enum",
     "dataclasses", "abc", "_abc", "types", "numbers", "numpy", "weakref", "_weakrefset",
 })  # fmt: skip
-#: What of NumPy is no function of its arguments.
+#: What of NumPy is no function of its arguments, and what reads an attribute that is named by text.
 _IMPURE: Final = frozenset({
+    "attrgetter", "methodcaller",
     "random", "load", "save", "savez", "savetxt", "loadtxt", "fromfile", "memmap", "genfromtxt",
     "seterr", "copyto", "put", "place", "putmask", "fill_diagonal",
 })  # fmt: skip
@@ -55,6 +63,8 @@ LIBRARIES: Final = _PYTHON | {
     "numpy", "pyopencl", "pytools", "jinja2", "markupsafe", "ml_dtypes", "scipy",
     "siphash24", "platformdirs", "importlib_metadata", "pluggy", "mako", "typing_extensions",
 }  # fmt: skip
+#: By which of its names a step's code looks at the rates of an optimizer's groups.
+_RATES: Final = frozenset({"param_groups", "lr", "get_last_lr"})
 #: What code does that a replay would leave out.
 _STORES: Final = ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL")
 _CLOSED: Final = ("STORE_DEREF", "DELETE_DEREF")
@@ -63,6 +73,8 @@ _MAKING: Final = frozenset({
     "__init__", "__new__", "__init_subclass__", "__set_name__", "__post_init__", "__class__",
     "__setattr__", "__del__", "__repr__", "__setstate__", "__getstate__",
 })  # fmt: skip
+#: What reads attributes that its arguments name.
+_BY_TEXT: Final = (attrgetter, methodcaller)
 #: What of a tensor has to stay: its elements may change.
 _STATE: Final = attrgetter("memory", "geometry", "shape", "requires_grad")
 
@@ -75,6 +87,11 @@ def is_own(module: str | None) -> bool:
 
 def _package(module: str | None) -> str:
     return (module or "").partition(".")[0]
+
+
+def _is_users(kind: type) -> bool:
+    """Whether a class is neither netcl's nor of what that is built on, Python itself too."""
+    return _package(kind.__module__) not in LIBRARIES and not is_own(kind.__module__)
 
 
 @final
@@ -146,10 +163,12 @@ class StepWatch:
             self._walk(found, f"{label}.{name}")
 
     def _walk(self, value: Any, label: str) -> None:
-        if value is _MISSING or isinstance(value, _CONSTANT) or id(value) in self._seen:
+        kind = type(value)
+        if value is _MISSING or id(value) in self._seen:
+            return
+        if isinstance(value, _CONSTANT) and not (_is_users(kind) and hasattr(value, "__dict__")):
             return
         self._seen[id(value)] = value
-        kind = type(value)
         if isinstance(value, Tensor):
             self._tensor(value, label)
         elif kind is FunctionType:
@@ -160,7 +179,7 @@ class StepWatch:
             if not isinstance(value.__self__, ModuleType):
                 self._walk(value.__self__, label)
         elif isinstance(value, functools.partial):
-            self._walk_all(label, value.func, *value.args, *value.keywords.values())
+            self._walk_all(label, value.func, value.args, value.keywords, vars(value))
         elif isinstance(value, ModuleType):
             self._module(value, label)
         elif isinstance(value, type):
@@ -170,9 +189,13 @@ class StepWatch:
             self._walk_all(label, *[getattr(value, name, None) for name in inner])
         elif isinstance(value, (list, tuple, set, frozenset, deque, dict, MappingProxyType)):
             self._container(value, label)
-            if not is_own(kind.__module__):
+            if hasattr(value, "__dict__") and not is_own(kind.__module__):
+                self._object(value, label)  # of a class with attributes besides
+            elif not is_own(kind.__module__):
                 self._class(kind, label)
-        elif kind.__module__ in ("typing", "types") or kind is np.ufunc:
+        elif kind is SimpleNamespace:
+            self._object(value, label)
+        elif kind.__module__ in ("typing", "types") or kind in (np.ufunc, MemberDescriptorType):
             pass
         elif hasattr(kind, "named_modules"):
             self._layer(value, label)
@@ -180,7 +203,7 @@ class StepWatch:
             self._walk(value.__wrapped__, label)
         elif _package(kind.__module__) in TELLING:
             self._telling(value, label)
-        elif is_own(kind.__module__) or _package(kind.__module__) in LIBRARIES:
+        elif not _is_users(kind):
             raise UnwatchedError(f"it reads {label}, of type {kind.__qualname__}")
         else:
             self._object(value, label)
@@ -217,7 +240,8 @@ class StepWatch:
             raise UnwatchedError(f"it reads {label}, a function of {owner}")
         label = function.__qualname__
         code = function.__code__
-        self._code(code, frozenset(code.co_freevars))
+        self._code(code, function)
+        self._of_object(label, vars(function), self._names)
         self._values.read(f"the code of {label}", getattr, function, "__code__")
         for name in ("__defaults__", "__kwdefaults__"):
             self._expect(f"{name} of {label}", getattr, function, name)
@@ -226,7 +250,7 @@ class StepWatch:
         for name in sorted(names_of(code)[0]):  # one that is missing may come to hide a builtin
             self._expect(name, space.get, name, _MISSING)
 
-    def _code(self, code: CodeType, outer: frozenset[str]) -> None:
+    def _code(self, code: CodeType, function: FunctionType) -> None:
         self.codes.add(code)
         line = code.co_firstlineno
         for step in dis.get_instructions(code):
@@ -235,21 +259,31 @@ class StepWatch:
             if step.opcode in dis.hasname:
                 self._names.add(step.argval)
             stores = name in _STORES and step.argval != "grad"
-            if stores or (name in _CLOSED and step.argval in outer):
+            if stores or (name in _CLOSED and step.argval in function.__code__.co_freevars):
                 raise UnwatchedError(f"it sets {step.argval} ({where})")
+            if name == "MATCH_CLASS":
+                raise UnwatchedError(f"it matches a pattern of a class ({where})")
             if name == "IMPORT_NAME":
                 raise UnwatchedError(f"it imports {step.argval} ({where})")
             if name == "STORE_SUBSCR":
                 self._stores = where
+            if name == "LOAD_GLOBAL" and "NULL" not in step.argrepr:  # it is not called here
+                self._handed_on(step.argval, function, where)
         for const in code.co_consts:
             if isinstance(const, CodeType):
-                self._code(const, outer)
+                self._code(const, function)
+
+    def _handed_on(self, name: str, function: FunctionType, where: str) -> None:
+        """Refuse what a library may call unseen, as `map` does."""
+        value = None if name in function.__globals__ else getattr(builtins, name, None)
+        if isinstance(value, BuiltinFunctionType) and name not in BUILTINS:
+            raise UnwatchedError(f"it hands on {name} ({where})")
 
     def _module(self, module: ModuleType, label: str) -> None:
         name = module.__name__
         if is_own(name):
             return
-        if _package(name) == "numpy":
+        if _package(name) in ("numpy", "operator"):
             impure = sorted(_IMPURE & self._names)
             if impure:
                 raise UnwatchedError(f"it reads {impure[0]} of {label}")
@@ -263,14 +297,21 @@ class StepWatch:
 
     def _class(self, class_: type, label: str, made: bool = False) -> None:
         """What code may find in a class and its bases; `made`: it may make an object of it."""
+        if type(class_) is not type:
+            self._class(type(class_), label)
         for base in class_.__mro__:
             module = base.__module__
             if is_own(module) or module == "builtins" or _package(module) == "numpy":
                 continue
+            if base in _BY_TEXT:
+                raise UnwatchedError(f"it reads {label}, and attributes that are named by text")
             if _package(module) in _PYTHON:
                 if module in PURE or issubclass(base, BaseException):
                     continue
                 raise UnwatchedError(f"it reads {label}, the class {base.__qualname__}")
+            if (base, "") not in self._members:  # a new name may come to hide one of its bases
+                self._members.add((base, ""))
+                self._values.read(f"an attribute of {base.__qualname__}", len, vars(base))
             for name, member in sorted(vars(base).items()):
                 special = name == "forward" or (name[:2] == name[-2:] == "__" and callable(member))
                 if name in _MAKING and not made:
@@ -294,6 +335,7 @@ class StepWatch:
         self._values.read(f"the class of {label}", type, module, shown=shown)
         self._values.read(f"the attributes of {label}", getattr, module, "__dict__", shown=shown)
         self._class(type(module), label)
+        self._values.contents(f"the members of {label}", module._kinds)
         names = self._names | {"training", "_hooks", "forward"} | module._kinds.keys()
         if own:
             names |= space.keys()
@@ -316,6 +358,8 @@ class StepWatch:
         for group in groups:
             self._values.read(f"the parameters of {label}", group.get, "params")
             self._values.contents(f"the parameters of {label}", group["params"])
+            if _RATES & self._names:
+                self._values.contents(f"a group of {label}", group)
             for i, parameter in enumerate(group["params"]):
                 self._walk(parameter, f"parameter {i} of {label}")
 

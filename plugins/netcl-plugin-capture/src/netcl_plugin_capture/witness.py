@@ -12,7 +12,15 @@ import numpy as np
 from netcl_core import Tensor, capturing
 from netcl_core.autograd import check_data
 from netcl_core.inspect.captures import refuse_in_capture
-from netcl_plugin_capture.step_watch import LIBRARIES, PLAIN, PURE, TELLING, StepWatch, is_own
+from netcl_plugin_capture.step_watch import (
+    BUILTINS,
+    LIBRARIES,
+    PLAIN,
+    PURE,
+    TELLING,
+    StepWatch,
+    is_own,
+)
 
 #: What of these a step may call.
 _METHODS: Final = frozenset({
@@ -24,11 +32,6 @@ _OWN_REFUSED: Final = frozenset({
     "uncaptured", "on_replay", "before_replay", "capturing", "set_rng_state", "get_rng_state",
     "set_state", "get_state", "fork_rng", "load_state_dict", "state_dict", "add_param_group",
     "register_hook", "save", "prefer", "memory_stats",
-})  # fmt: skip
-#: Python's functions that a step may call.
-_BUILTINS: Final = frozenset({
-    "abs", "all", "any", "callable", "divmod", "format", "hash", "isinstance", "issubclass", "len",
-    "max", "min", "pow", "repr", "round", "sorted", "sum", "__build_class__", "ord", "chr",
 })  # fmt: skip
 #: Python's types with methods that change nothing but the object.
 _CONTAINERS: Final = (list, dict, set, deque)
@@ -128,11 +131,13 @@ class Witness:
         name, owner = function.__name__, getattr(function, "__self__", None)
         if isinstance(owner, ModuleType):
             module = owner.__name__
-            if name in _BUILTINS if module == "builtins" else module.partition(".")[0] in PURE:
+            if name in BUILTINS if module == "builtins" else module.partition(".")[0] in PURE:
                 return ""
         elif isinstance(owner, _CONTAINERS):
             if id(owner) not in self._watch.containers or name in _LOOKS:
                 return ""
+        elif isinstance(owner, str) and name in ("format", "format_map"):
+            return "it calls str.format, which reads attributes that are named by text"
         elif isinstance(owner, (*_VALUES, Tensor)) or is_own(type(owner).__module__):
             return ""
         return f"it calls {getattr(function, '__qualname__', name)}"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from netcl_core.autograd import Node
-from netcl_core.inspect.recorded import RegionCall
+from netcl_core.inspect.recorded import RegionCall, move_hooks
 from netcl_core.inspect.sources import Plan, PrimitiveStep, Ref, Region, Signature
 
 
@@ -28,7 +28,8 @@ def separate(node: Node) -> None:
     region = planned[0].region
     own = region.outputs[node.index]
     for index, ref in enumerate(region.outputs):
-        followers = [result for result in owner.results() if result.index == index != node.index]
+        results = owner, *owner.others()  # also those of a graph, whose elements are gone
+        followers = [result for result in results if result.index == index != node.index]
         if followers and ref != own and own[0] == "step":
             rest = _Rest(region, own).made(ref)
             if rest is not None:
@@ -104,6 +105,8 @@ def _record(
     first, *others = followers
     if first is owner:
         _hand_over(owner, node)
+        owner = node
+    move_hooks(owner, first.index, first, 0)
     first.number, node.number = max(first.number, node.number), min(first.number, node.number)
     first.call, first.index, first.source, first.kept = call, 0, None, None
     first.inputs, first.needs = given, needs
@@ -126,3 +129,5 @@ def _hand_over(owner: Node, node: Node) -> None:
             other.source = node
             node._know(other)
     owner._others = ()
+    for i in range(len(node.call.results)):
+        move_hooks(owner, i, node, i)

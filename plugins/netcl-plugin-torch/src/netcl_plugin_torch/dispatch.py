@@ -142,7 +142,7 @@ def by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         given = [raw_of(x) for x in args]
-        key = tuple([_kind(x) for x in (*args, *kwargs.values())])
+        key = torch.get_default_dtype(), *[_kind(x) for x in (*args, *kwargs.values())]
         dtypes = expected.get(key, _kind)
         if dtypes is _kind:
             dtypes = expected[key] = _result_dtypes(func, args, kwargs)

@@ -56,8 +56,8 @@ class Line:
     """
 
     __slots__ = (
-        "_checks", "_chosen", "_device", "_kind", "_makers", "_plain", "_records", "_rooms",
-        "_steps", "_stream", "_version",
+        "_checks", "_chosen", "_default", "_device", "_kind", "_makers", "_plain", "_records",
+        "_rooms", "_steps", "_stream", "_version",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +66,7 @@ class Line:
         self._device = taken.device
         self._stream = own_stream(taken.device)
         self._chosen, self._version = thread.chosen, registry.version
+        self._default = torch.get_default_dtype()  # that of what is divided, say
         if taken.conditions or taken.changed or taken.leaves or thread.amp is not None:
             raise Unprepared
         slots = _Slots(taken, operands, memory)
@@ -90,6 +91,7 @@ class Line:
             registry.version == self._version
             and thread.chosen == self._chosen
             and thread.amp is None
+            and torch.get_default_dtype() is self._default
         )
 
     def run(self, operands: Sequence[Any], memory: list[Any]) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -50,17 +51,8 @@ def _viewing(*names: str, several: bool = False) -> Callable[[Callable[..., Any]
                 made = places[key] = [_maker(raw.dtype, *one) for one in found]
             if not several:
                 ((make, geometry, in_order),) = made
-                tensor = make()
-                tensor.raw = raw.viewed(geometry, in_order)
-                torch._functionalize_unsafe_set(tensor, x)
-                return tensor
-            tensors = []
-            for make, geometry, in_order in made:
-                tensor = make()
-                tensor.raw = raw.viewed(geometry, in_order)
-                torch._functionalize_unsafe_set(tensor, x)
-                tensors.append(tensor)
-            return tensors
+                return _view(x, make, raw.viewed(geometry, in_order))
+            return [_view(x, make, raw.viewed(*place)) for make, *place in made]
 
         for name in names:
             OPS[overload(name)] = run
@@ -75,6 +67,16 @@ def _maker(dtype: str, size: Any, strides: Any, offset: int) -> tuple[Any, Any, 
     make = partial(_make, NetclTensor, geometry.shape, strides=geometry.strides, dtype=TORCH[dtype],
                    device=DEVICE, storage_offset=offset)  # fmt: skip
     return make, geometry, geometry == dense(geometry.shape)
+
+
+def _view(x: Any, make: Callable[[], Any], raw: Any) -> Any:
+    """A view of a tensor, with its storage; in inference mode too it is what the tensor is."""
+    apart = torch.is_inference_mode_enabled() and not x.is_inference()
+    with torch.inference_mode(False) if apart else nullcontext():
+        tensor = make()
+    tensor.raw = raw
+    torch._functionalize_unsafe_set(tensor, x)
+    return tensor
 
 
 def _shadow(x: Any) -> Any:
@@ -263,10 +265,8 @@ def alias(x: Any) -> Any:
     raw = own["raw"]
     if raw.geometry is not None:
         return _at(x, *raw.geometry)
-    tensor = _make(NetclTensor, raw.shape, dtype=TORCH[raw.dtype], device=DEVICE)
-    tensor.raw = raw
-    torch._functionalize_unsafe_set(tensor, x)
-    return tensor
+    make = partial(_make, NetclTensor, raw.shape, dtype=TORCH[raw.dtype], device=DEVICE)
+    return _view(x, make, raw)
 
 
 @direct("view.dtype")
