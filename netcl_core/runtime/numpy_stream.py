@@ -28,7 +28,11 @@ class NumpyStream:
         _keep_freed_pages()
 
     def allocate(self, size: int, dtype: Dtype) -> Array:
-        return np.empty(size, dtype.numpy)
+        try:
+            return np.empty(size, dtype.numpy)
+        except MemoryError as error:
+            expected = "less than the host has"
+            raise DeviceError(message("memory", f"{error}", expected)) from error
 
     def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
         raise DeviceError(message(launch.who, "a kernel on the NumPy path", "an OpenCL device"))

@@ -87,10 +87,10 @@ place-of-argument apply tape/function_call.py
 inputs-of-given-away apply ops/operator_call.py
 - return tuple(range(len(inputs))) if again else self.reads(needs)
 + return self.reads(needs)
-cast-without-mode apply netcl_plugin_amp/casting.py
-- key = (id(leaf), dtype, mode, captures.get(get_ident()) if captures else None)
-+ key = (id(leaf), dtype, captures.get(get_ident()) if captures else None)
-cast-of-old-version apply netcl_plugin_amp/casting.py
+cast-without-mode apply netcl_plugin_amp/leaf_casts.py
+- key = id(leaf), dtype, is_grad_enabled(), capture
++ key = id(leaf), dtype, capture
+cast-of-old-version apply netcl_plugin_amp/leaf_casts.py
 - if known is None or known[1] != leaf.version:
 + if known is None:
 sum-in-shared reverse tape/gradients.py
@@ -145,7 +145,7 @@ facts-by-value keys jit/entries.py
 - return key, tuple([repr(facts[i]) for i in indices])
 + return key, tuple([facts[i] for i in indices])
 sizes-among-numbers keys jit/jit.py
-- reads = entry.reads | {len(given.numbers) + i for i in entry.fixed}
+- reads = entry.reads | {len(facts) + i for i in entry.fixed}
 + reads = entry.reads | entry.fixed
 grad-unwatched guards jit/guards.py
 - _OF_OPERANDS: Final = frozenset({"grad", "requires_grad"})

@@ -50,9 +50,6 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((2, 3, 4), "int32"), (0, 1)),
         call(T((3, 2)), (-2, 5)),
     ),
-    "pad": tuple(
-        each(T((2, 3, 5)), (2, 1, -1, 2), mode) for mode in ("reflect", "replicate", "circular")
-    ),
     "roll": (
         each(T((5, 7)), (2, -3), (0, 1)),
         call(T((3, 5, 2), "uint8"), 1, 1),
@@ -285,6 +282,7 @@ COMPOSITES: Final = {
     "index_put": "put_elements",
     "bitwise_not": "bitwise_xor or logical_not",
     "celu": "continuous_elu",
+    "pad": "constant_pad_nd or pad_continued",
     "positive": "no kernel: it gives the tensor itself",
     "nan_to_num": "isposinf, isneginf, isnan and where",
     **dict.fromkeys(("swapaxes", "swapdims"), "no kernel: they are views"),

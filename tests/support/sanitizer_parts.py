@@ -14,6 +14,14 @@ WRONG: Final = index(5, 0, 31, -1, 2**62, -(2**62))
 
 #: Calls of the ops that exist for others alone: gradients, rows of losses, masks.
 PARTS: Final[dict[str, tuple[Call, ...]]] = {
+    "pad_continued": tuple(
+        call(T((2, 3, 5)), mode, ((0, 0), (-1, 2), (3, 1)))
+        for mode in ("reflect", "replicate", "circular")
+    ),
+    "pad_gradient": tuple(
+        call(T((2, 4, 9)), mode, ((0, 0), (-1, 2), (3, 1)), (2, 3, 5))
+        for mode in ("reflect", "replicate", "circular")
+    ),
     "add_at_index": (
         each(T((4, 7)), index(4, 4, 0, 4, 2), 0, "gather", True, False, (5, 7)),
         call(T((3, 7)), index(3, -1, 0, -5), 0, "getitem", True, True, (5, 7)),

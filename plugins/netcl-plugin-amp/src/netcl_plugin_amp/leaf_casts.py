@@ -43,10 +43,9 @@ class LeafCasts:
         key = id(leaf), dtype, is_grad_enabled(), capture
         known = self._kept.get(key)
         if known is None or known[1] != leaf.version:
-            known = self._ahead.pop(key, None)
-            if known is None or known[1] != leaf.version:
-                known = self._cast(x, key)
-            self._kept[key] = known
+            ahead = self._ahead.pop(key, None)
+            fits = ahead is not None and ahead[1] == leaf.version
+            known = self._kept[key] = ahead if ahead and fits else self._cast(x, key)
             order, places = self._now
             if key[:2] not in places:
                 places[key[:2]] = len(order)
