@@ -138,7 +138,7 @@ def test_the_core_alone(shelf: Path, new_environment: Callable[..., Environment]
     kind, text = said["op"]
     assert kind == "MissingOpError" and "pip install netcl-plugin-elementwise" in text
     kind, text = said["space"]
-    assert kind == "MissingNamespaceError" and "pip install netcl-plugin-nn" in text
+    assert kind == "MissingNameError" and "pip install netcl-plugin-nn" in text
     assert said["values"] == [1, 2] and said["astype"] == "float16"
     assert said["eager"] == said["compiled"] == [3, 12]
 
