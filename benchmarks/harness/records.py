@@ -71,7 +71,9 @@ class RaceResult:
     def or_faster(self, again: RaceResult) -> RaceResult:
         """Of two runs the better time of each peer, and what failed or was wrong in one of them."""
         outcomes = {
-            name: min(outcome, again.outcomes[name], key=lambda each: each.seconds or 0.0)
+            name: min(
+                outcome, again.outcomes.get(name, outcome), key=lambda each: each.seconds or 0.0
+            )
             for name, outcome in self.outcomes.items()
         }
         limits = [x for x in (self.limit_seconds, again.limit_seconds) if x is not None]

@@ -93,38 +93,37 @@ def _plan(request: Request) -> Kernels:
     return Kernels((Kernel(TEMPLATE, "continued", args, *items, context),))
 
 
-def _bind(input: Any, mode: str, pairs: Pairs) -> Any:
-    return (input,), {"mode": mode, "pairs": tuple(pairs)}
+def _bind(input: Any, mode: str, pairs: Pairs, shape: Sequence[int] | None = None) -> Any:
+    """The operand and the attributes; `shape`: of a gradient what it is of."""
+    attrs: dict[str, Any] = {"mode": mode, "pairs": tuple(pairs)}
+    return (input,), attrs if shape is None else {**attrs, "shape": tuple(shape)}
 
 
-def _bind_gradient(grad: Any, mode: str, pairs: Pairs, shape: Sequence[int]) -> Any:
-    return (grad,), {"mode": mode, "pairs": tuple(pairs), "shape": tuple(shape)}
+def _operator(name: str, label: str, **fields: Any) -> Operator:
+    """One of the two, whose gradients read nothing."""
+    plan = Implementation(name, label, _plan)
+    return Operator(name=name, saves=(), saves_results=(), implementations=(plan,), method=False,
+                    **fields)  # fmt: skip
 
 
 #: What its gradients add up, by an item for each element of the operand.
-GRADIENT: Final = Operator(
-    name="pad_gradient",
-    bind=_bind_gradient,
+GRADIENT: Final = _operator(
+    "pad_gradient",
+    "sums of places",
+    bind=_bind,
     infer=_infer_gradient,
     reference=_reference_gradient,
     backward=_backward_gradient,
-    saves=(),
-    saves_results=(),
-    implementations=(Implementation("pad_gradient", "sums of places", _plan),),
-    method=False,
     doc="The gradient of a pad by a tensor's own elements.",
 )
-CONTINUED: Final = Operator(
-    name="pad_continued",
+CONTINUED: Final = _operator(
+    "pad_continued",
+    "a copy by places",
     bind=_bind,
     infer=_infer,
     reference=_reference,
     backward=_backward,
-    saves=(),
-    saves_results=(),
-    implementations=(Implementation("pad_continued", "a copy by places", _plan),),
     parts=(GRADIENT,),
-    method=False,
     doc="All axes continued by a tensor's own elements, as `pad` says.",
 )
 
